@@ -1,0 +1,89 @@
+//! The records of a session, in order.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Entry, Message, Record, Row, Timestamp};
+
+/// The records of a session, in order: all of them, or its end.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    records: Vec<Record>,
+    problems: Vec<Problem>,
+}
+
+/// Something in a history that could not be read or is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// The record or line.
+    pub at: u64,
+    /// What is wrong with it.
+    pub detail: String,
+}
+
+impl History {
+    /// A history of records, which must be in the order of their sequence numbers.
+    #[must_use]
+    pub fn new(records: Vec<Record>) -> Self {
+        Self {
+            records,
+            problems: Vec::new(),
+        }
+    }
+
+    /// A history of messages from elsewhere, numbered from 1. Nothing is known of which of its
+    /// calls had started.
+    #[must_use]
+    pub fn from_messages(messages: impl IntoIterator<Item = Message>) -> Self {
+        let records = (1..)
+            .zip(messages)
+            .map(|(seq, message)| Record {
+                seq,
+                at: Timestamp::default(),
+                entry: Entry::message(message),
+            })
+            .collect();
+        Self::new(records)
+    }
+
+    /// Decodes rows in the order of their sequence numbers. A row that is no record is set aside as
+    /// a problem; the rest is read.
+    #[must_use]
+    pub fn from_rows(rows: &[Row]) -> Self {
+        let mut history = Self::default();
+        for row in rows {
+            match Record::decode(row.seq, &row.body) {
+                Ok(record) => history.records.push(record),
+                Err(error) => history.problems.push(Problem {
+                    at: row.seq,
+                    detail: format!("record {} cannot be read: {error}", row.seq),
+                }),
+            }
+        }
+        history
+    }
+
+    /// The records.
+    #[must_use]
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// What could not be read.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// The messages, those out of context included.
+    pub fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.records
+            .iter()
+            .filter_map(|record| record.entry.as_message())
+    }
+
+    /// The sequence number of the last record; 0 when there is none.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.records.last().map_or(0, |record| record.seq)
+    }
+}
