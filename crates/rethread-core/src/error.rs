@@ -251,7 +251,29 @@ pub enum Error {
     /// Calls wait for an answer from outside.
     #[error("the session waits for an answer: {}", .0.description())]
     Suspended(Box<ResumePoint>),
-    /// The last response did not end normally; [`ResumePoint`] says what a resume would do.
+    /// No call of the session has this id.
+    #[error("session `{session}` has no call `{call}`")]
+    UnknownCall {
+        /// The session.
+        session: String,
+        /// The id.
+        call: String,
+    },
+    /// The call has its answer.
+    #[error("call `{call}` of session `{session}` was answered before")]
+    AlreadyAnswered {
+        /// The session.
+        session: String,
+        /// The id.
+        call: String,
+    },
+    /// The session exists.
+    #[error("session `{session}` exists already; choose another id")]
+    Exists {
+        /// The session.
+        session: String,
+    },
+    /// The step limit is reached.
     #[error("the step limit of {limit} is reached; an explicit resume grants a new allowance")]
     StepLimit {
         /// The limit.
@@ -297,6 +319,27 @@ impl Error {
             Self::Model(error) => error.is_retryable(),
             Self::Store(StoreError::Busy { .. } | StoreError::Conflict { .. }) => true,
             _ => false,
+        }
+    }
+
+    /// What a run's end keeps of it.
+    #[must_use]
+    pub fn to_failure(&self) -> Failure {
+        let kind = match self {
+            Self::Model(error) => return error.to_failure(),
+            Self::Store(_) => "store",
+            Self::NotResumable(_) => "not_resumable",
+            Self::Suspended(_) => "suspended",
+            Self::StepLimit { .. } => "step_limit",
+            Self::TokenLimit { .. } => "token_limit",
+            Self::Cancelled => "cancelled",
+            Self::Extension { .. } => "extension",
+            _ => "other",
+        };
+        Failure {
+            kind: kind.to_owned(),
+            code: None,
+            message: self.to_string(),
         }
     }
 

@@ -256,6 +256,13 @@ impl Digest {
     }
 }
 
+/// The digest of several texts.
+pub(crate) fn digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
+    let mut digest = Digest::default();
+    texts.into_iter().for_each(|text| digest.field(text));
+    digest.0
+}
+
 /// Where a response came from. Native items go back only to an equal origin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Origin {

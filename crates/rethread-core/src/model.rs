@@ -19,7 +19,7 @@ pub trait Model: Send + Sync + fmt::Debug {
 }
 
 /// A conversation as one model is sent it.
-pub trait Prompt: Send {
+pub trait Prompt: Send + Sync {
     /// Adds a message. The run guarantees the order: every call of a response is answered, once,
     /// directly after it.
     fn push(&mut self, message: &Message);

@@ -172,6 +172,9 @@ pub struct RunEnded {
     /// What failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
+    /// The digest of the setup it used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<String>,
 }
 
 /// How a run ended.
@@ -275,6 +278,20 @@ pub struct Setup {
     pub instructions: Option<Text>,
     /// The tools as a JSON list of name, description and parameters.
     pub tools: Json,
+}
+
+impl Setup {
+    /// A setup, named by the digest of what it holds.
+    #[must_use]
+    pub fn new(instructions: Option<Text>, tools: Json) -> Self {
+        let said = instructions.as_ref().map(Text::literal).unwrap_or_default();
+        let digest = crate::message::digest([said, tools.get()]);
+        Self {
+            digest: format!("{digest:016x}"),
+            instructions,
+            tools,
+        }
+    }
 }
 
 /// Where an imported session came from.
@@ -499,6 +516,7 @@ mod tests {
                 run: "r".into(),
                 outcome: Outcome::Suspended,
                 error: None,
+                setup: None,
             }),
             Entry::CallStarted(CallStarted { calls: vec![call] }),
             Entry::CallSuspended(CallSuspended {

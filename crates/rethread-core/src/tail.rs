@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::{
-    Assistant, Body, Budget, CallKey, CallState, Entry, Json, Message, Record, RunEnded, Setup,
+    Assistant, Body, Budget, CallKey, CallState, Entry, Json, Message, Record, RunEnded,
     Unanswered, Wait,
 };
 
@@ -49,6 +49,7 @@ struct RunTail {
     open: Option<String>,
     end: Option<RunEnded>,
     used: Option<Budget>,
+    setup: Option<String>,
 }
 
 /// Tells how much of a history is needed: true once records read from the end reach back to the
@@ -86,6 +87,19 @@ impl<'a> Pairing<'a> {
         }
     }
 
+    /// A pairing in which some calls are answered already.
+    pub(crate) fn resume(
+        calls: impl Iterator<Item = &'a str>,
+        taken: &[bool],
+        next: usize,
+    ) -> Self {
+        Self {
+            calls: calls.collect(),
+            taken: taken.to_vec(),
+            next,
+        }
+    }
+
     /// Pairs the next result: `key` is the index the record itself names, if it does.
     pub(crate) fn pair(&mut self, id: &str, key: Option<usize>) -> Pair {
         let free = |index: &usize| self.taken.get(*index) == Some(&false);
@@ -105,14 +119,6 @@ impl<'a> Pairing<'a> {
             None if self.calls.contains(&id) => Pair::Extra,
             None => Pair::Foreign,
         }
-    }
-
-    pub(crate) fn is_complete(&self) -> bool {
-        self.taken.iter().all(|taken| *taken)
-    }
-
-    pub(crate) fn is_answered(&self, index: usize) -> bool {
-        self.taken.get(index) == Some(&true)
     }
 }
 
@@ -334,6 +340,11 @@ impl Tail {
         self.run.open.is_some()
     }
 
+    /// The digest of the setup the last run used, if the end of the history tells.
+    pub(crate) fn setup(&self) -> Option<&str> {
+        self.run.setup.as_deref()
+    }
+
     /// What has been used of the last allowance.
     pub(crate) fn used(&self) -> Budget {
         self.run.used.unwrap_or_default()
@@ -349,9 +360,13 @@ impl RunTail {
                     tail.open = Some(started.run.clone());
                     tail.end = None;
                     tail.used = Some(started.used);
+                    tail.setup.clone_from(&started.setup);
                 }
                 Entry::RunEnded(ended) => {
                     tail.open = None;
+                    if ended.setup.is_some() {
+                        tail.setup.clone_from(&ended.setup);
+                    }
                     tail.end = Some(ended.clone());
                 }
                 Entry::Message(_, mark) => {
@@ -366,22 +381,4 @@ impl RunTail {
         }
         tail
     }
-}
-
-/// The digest that names a setup.
-pub(crate) fn setup_digest(setup: &Setup) -> String {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let instructions = setup
-        .instructions
-        .as_ref()
-        .map(|text| text.literal())
-        .unwrap_or_default();
-    for byte in instructions
-        .bytes()
-        .chain([0xff])
-        .chain(setup.tools.get().bytes())
-    {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    format!("{hash:016x}")
 }

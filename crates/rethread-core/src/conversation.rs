@@ -1,0 +1,212 @@
+//! A session as a run holds it: its end, and the conversation the model is sent.
+
+use std::sync::Arc;
+
+use crate::tail::{Tail, reaches_response};
+use crate::{
+    Emit, Entry, Head, History, Model, Origin, Page, Problem, Projection, Prompt, PromptOptions,
+    Record, Store, StoreError, Timestamp,
+};
+
+/// A session as a run holds it. Kept between the runs of a handle, so that nothing is loaded or
+/// encoded twice.
+pub(crate) struct Conversation {
+    store: Arc<dyn Store>,
+    session: Arc<str>,
+    last: u64,
+    load_from: u64,
+    titled: bool,
+    /// The records since the last response, that included.
+    end: Vec<Record>,
+    problems: Vec<Problem>,
+    prompt: Option<Loaded>,
+}
+
+struct Loaded {
+    prompt: Box<dyn Prompt>,
+    projection: Projection,
+    origin: Origin,
+    setup: String,
+}
+
+/// How many rows are read from the end at first, and how many when loading.
+const TAIL: usize = 32;
+const PAGE: usize = 256;
+
+impl Conversation {
+    /// A session that does not exist yet.
+    pub(crate) fn new(store: Arc<dyn Store>, session: Arc<str>) -> Self {
+        Self {
+            store,
+            session,
+            last: 0,
+            load_from: 0,
+            titled: false,
+            end: Vec::new(),
+            problems: Vec::new(),
+            prompt: None,
+        }
+    }
+
+    /// Reads the end of a session; `None` when there is no such session.
+    pub(crate) async fn open(
+        store: Arc<dyn Store>,
+        session: Arc<str>,
+    ) -> Result<Option<(Self, Head)>, StoreError> {
+        let Some(head) = store.head(&session).await? else {
+            return Ok(None);
+        };
+        let end = read_end(&*store, &session).await?;
+        let problems = end.problems().to_vec();
+        let conversation = Self {
+            last: head.last,
+            load_from: head.load_from,
+            titled: head.title.is_some(),
+            end: end.records().to_vec(),
+            problems,
+            ..Self::new(store, session)
+        };
+        Ok(Some((conversation, head)))
+    }
+
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    pub(crate) fn is_titled(&self) -> bool {
+        self.titled
+    }
+
+    pub(crate) fn tail(&self) -> Tail {
+        Tail::of(&self.end)
+    }
+
+    pub(crate) fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Takes records that were committed.
+    pub(crate) fn appended(&mut self, at: Timestamp, entries: Vec<Entry>) {
+        for entry in entries {
+            self.last += 1;
+            let record = Record {
+                seq: self.last,
+                at,
+                entry,
+            };
+            if let Some(Loaded {
+                prompt, projection, ..
+            }) = &mut self.prompt
+            {
+                let mut reset = false;
+                projection.push(&record, &mut |emit| match emit {
+                    Emit::Reset => reset = true,
+                    Emit::Message(message) if !reset => prompt.push(message),
+                    Emit::Message(_) => {}
+                });
+                if reset {
+                    self.prompt = None; // begun anew from the summary when it is next needed
+                    self.load_from = record.seq;
+                }
+            }
+            if reaches_response(&record) {
+                self.end.clear();
+            }
+            self.end.push(record);
+        }
+        self.titled = true;
+    }
+
+    /// The conversation for a model, loaded if it is not at hand, and closed so that it can be sent.
+    pub(crate) async fn prompt(
+        &mut self,
+        model: &dyn Model,
+        options: &PromptOptions,
+        setup: &str,
+    ) -> Result<&mut dyn Prompt, StoreError> {
+        let fits = |loaded: &Loaded| loaded.origin == *model.origin() && loaded.setup == setup;
+        let loaded = match self.prompt.take().filter(fits) {
+            Some(loaded) => loaded,
+            None => self.load(model, options, setup).await?,
+        };
+        let Loaded {
+            prompt, projection, ..
+        } = self.prompt.insert(loaded);
+        projection.flush(&mut |emit| {
+            if let Emit::Message(message) = emit {
+                prompt.push(message);
+            }
+        });
+        Ok(&mut **prompt)
+    }
+
+    async fn load(
+        &self,
+        model: &dyn Model,
+        options: &PromptOptions,
+        setup: &str,
+    ) -> Result<Loaded, StoreError> {
+        let mut prompt = model.prompt(options);
+        let mut projection = Projection::default();
+        let mut after = self.load_from.saturating_sub(1);
+        loop {
+            let rows = self
+                .store
+                .read(
+                    &self.session,
+                    Page::After {
+                        seq: after,
+                        limit: PAGE,
+                    },
+                )
+                .await?;
+            let Some(end) = rows.last().map(|row| row.seq) else {
+                break;
+            };
+            for row in rows {
+                // A row that is no record was reported when the session was opened.
+                let Ok(record) = Record::decode(row.seq, &row.body) else {
+                    continue;
+                };
+                projection.push(&record, &mut |emit| match emit {
+                    Emit::Reset => prompt = model.prompt(options),
+                    Emit::Message(message) => prompt.push(message),
+                });
+            }
+            after = end;
+            if after >= self.last {
+                break;
+            }
+        }
+        Ok(Loaded {
+            prompt,
+            projection,
+            origin: model.origin().clone(),
+            setup: setup.to_owned(),
+        })
+    }
+}
+
+/// Reads a session from its end back to the last response.
+pub(crate) async fn read_end(store: &dyn Store, session: &str) -> Result<History, StoreError> {
+    let (mut rows, mut limit, mut before) = (Vec::new(), TAIL, u64::MAX);
+    loop {
+        let page = store
+            .read(session, Page::Before { seq: before, limit })
+            .await?;
+        let Some(first) = page.last().map(|row| row.seq) else {
+            break;
+        };
+        rows.extend(page);
+        let reached = rows.iter().any(|row| {
+            Record::decode(row.seq, &row.body).is_ok_and(|record| reaches_response(&record))
+        });
+        if reached || first <= 1 {
+            break;
+        }
+        before = first;
+        limit = limit.saturating_mul(4).min(4096);
+    }
+    rows.reverse();
+    Ok(History::from_rows(&rows))
+}
