@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::tail::{Tail, reaches_response};
 use crate::{
-    Emit, Entry, Head, History, Model, Origin, Page, Problem, Projection, Prompt, PromptOptions,
-    Record, Store, StoreError, Timestamp,
+    Emit, Entry, Head, History, Model, Origin, Page, Projection, Prompt, PromptOptions, Record,
+    Store, StoreError, Timestamp,
 };
 
 /// A session as a run holds it. Kept between the runs of a handle, so that nothing is loaded or
@@ -18,7 +18,6 @@ pub(crate) struct Conversation {
     titled: bool,
     /// The records since the last response, that included.
     end: Vec<Record>,
-    problems: Vec<Problem>,
     prompt: Option<Loaded>,
 }
 
@@ -43,7 +42,6 @@ impl Conversation {
             load_from: 0,
             titled: false,
             end: Vec::new(),
-            problems: Vec::new(),
             prompt: None,
         }
     }
@@ -57,13 +55,11 @@ impl Conversation {
             return Ok(None);
         };
         let end = read_end(&*store, &session).await?;
-        let problems = end.problems().to_vec();
         let conversation = Self {
             last: head.last,
             load_from: head.load_from,
             titled: head.title.is_some(),
             end: end.records().to_vec(),
-            problems,
             ..Self::new(store, session)
         };
         Ok(Some((conversation, head)))
@@ -79,10 +75,6 @@ impl Conversation {
 
     pub(crate) fn tail(&self) -> Tail {
         Tail::of(&self.end)
-    }
-
-    pub(crate) fn problems(&self) -> &[Problem] {
-        &self.problems
     }
 
     /// Takes records that were committed.
@@ -115,6 +107,24 @@ impl Conversation {
             self.end.push(record);
         }
         self.titled = true;
+    }
+
+    /// Loads the conversation for a model and adds entries that are not committed: what a request
+    /// would be.
+    pub(crate) async fn preview(
+        mut self,
+        model: &dyn Model,
+        options: &PromptOptions,
+        setup: &str,
+        entries: Vec<Entry>,
+    ) -> Result<Box<dyn Prompt>, StoreError> {
+        self.prompt = Some(self.load(model, options, setup).await?);
+        self.appended(Timestamp::now(), entries);
+        self.prompt(model, options, setup).await?;
+        match self.prompt {
+            Some(loaded) => Ok(loaded.prompt),
+            None => Ok(model.prompt(options)),
+        }
     }
 
     /// The conversation for a model, loaded if it is not at hand, and closed so that it can be sent.

@@ -14,7 +14,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::agent::Inner;
 use crate::conversation::Conversation;
-use crate::machine::{Batch, Command, Config, Finish, Input, Machine, Refusal, Start, ToolOutcome};
+use crate::machine::{Batch, Command, Config, Finish, Input, Machine, Start, ToolOutcome};
 use crate::run::{Plan, Shared, Watcher};
 use crate::{
     Assistant, Body, CallKey, Commit, Content, Draft, Entry, Error, Event, Json, Lease, ModelError,
@@ -127,20 +127,13 @@ impl Driver {
                 None => self.open(&start).await?,
             }
             let config = Config {
-                run: run.clone(),
-                tools: self.agent.tools.clone(),
-                limits: self.agent.limits,
                 grant,
                 override_stop,
-                model: self.agent.model.origin().clone(),
-                setup: self.agent.setup.clone(),
+                ..Config::of(&self.agent, run.clone())
             };
             let tail = self.conversation.tail();
-            let machine = Machine::begin(config, &tail, self.conversation.last(), start.clone());
-            let mut machine = machine.map_err(|refusal| match refusal {
-                Refusal::NotResumable(reason) => Error::NotResumable(reason),
-                Refusal::Suspended(point) => Error::Suspended(point),
-            })?;
+            let mut machine =
+                Machine::begin(config, &tail, self.conversation.last(), start.clone())?;
             match self.run(&mut machine).await {
                 Err(Error::Store(StoreError::Conflict { .. }))
                     if self.lease.is_none() && attempt < CLAIMS => {}
@@ -183,7 +176,7 @@ impl Driver {
                     machine.handle(Input::Committed);
                 }
                 Some(Command::Emit(event)) => self.emit(event).await,
-                Some(Command::CallModel { .. }) => {
+                Some(Command::CallModel) => {
                     if let Some(input) = self.call_model().await? {
                         machine.handle(input);
                     }

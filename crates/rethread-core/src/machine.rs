@@ -6,12 +6,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::agent::Inner;
 use crate::event::Event;
 use crate::tail::Tail;
 use crate::toolbox::Toolbox;
 use crate::{
-    Assistant, Budget, CallKey, CallStarted, CallState, CallSuspended, Content, Entry, Failure,
-    Json, Mark, Message, NotResumable, Origin, Outcome, Permission, Repeat, ResumeKind,
+    Assistant, Budget, CallKey, CallStarted, CallState, CallSuspended, Content, Entry, Error,
+    Failure, Json, Mark, Message, NotResumable, Origin, Outcome, Permission, Repeat, ResumeKind,
     ResumePoint, RunEnded, RunKind, RunStarted, SetAside, Setup, Step, StopReason, Tool, ToolCall,
     ToolResult, Wait, texts,
 };
@@ -28,6 +29,21 @@ pub(crate) struct Config {
     pub(crate) override_stop: bool,
     pub(crate) model: Origin,
     pub(crate) setup: Setup,
+}
+
+impl Config {
+    /// A run of an agent that grants a new allowance.
+    pub(crate) fn of(agent: &Inner, run: String) -> Self {
+        Self {
+            run,
+            tools: agent.tools.clone(),
+            limits: agent.limits,
+            grant: true,
+            override_stop: false,
+            model: agent.model.origin().clone(),
+            setup: agent.setup.clone(),
+        }
+    }
 }
 
 /// What begins a run.
@@ -47,6 +63,15 @@ pub(crate) enum Refusal {
     Suspended(Box<ResumePoint>),
 }
 
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotResumable(reason) => Self::NotResumable(reason),
+            Refusal::Suspended(point) => Self::Suspended(point),
+        }
+    }
+}
+
 /// What the driver has to do next.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -55,10 +80,7 @@ pub(crate) enum Command {
     /// Tell watchers.
     Emit(Event),
     /// Call the model, then say [`Input::Response`] or [`Input::ModelFailed`].
-    CallModel {
-        /// The step of this run, from 1.
-        step: u32,
-    },
+    CallModel,
     /// Start a tool, and say [`Input::ToolsEnded`] when it is done.
     StartTool {
         call: CallKey,
@@ -693,8 +715,7 @@ impl Machine {
                 self.state = State::Calling;
                 self.commands
                     .push_back(Command::Emit(Event::ModelStarted { step: self.step }));
-                self.commands
-                    .push_back(Command::CallModel { step: self.step });
+                self.commands.push_back(Command::CallModel);
             }
         }
     }

@@ -672,3 +672,484 @@ fn alternatives(items: impl Iterator<Item = String>) -> String {
         (Some(last), first) => format!("{first} or {last}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(schema: &Value, value: &Value) -> Result<(), Vec<String>> {
+        let schema = Schema::compile(&Json::encode(schema).unwrap());
+        schema.validate(&Json::encode(value).unwrap())
+    }
+
+    fn fits(schema: &Value, value: &Value) -> bool {
+        check(schema, value).is_ok()
+    }
+
+    #[test]
+    fn an_error_says_where_what_was_found_and_what_is_wanted() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "minLength": 2, "maxLength": 4},
+                "count": {"type": "integer", "minimum": 1, "exclusiveMaximum": 10},
+                "mode": {"enum": ["read", "write", null]},
+                "kind": {"const": "file"},
+                "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
+                "pair": {"prefixItems": [{"type": "string"}, {"type": "number"}], "items": false},
+                "old": {"items": [{"type": "string"}], "additionalItems": {"type": "null"}},
+                "maybe": {"type": ["string", "null"]},
+                "soft": {"type": "string", "nullable": true},
+                "at": {"$ref": "#/$defs/point"},
+                "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+                "odd key": {"type": "boolean"},
+                "not_one": {"not": {"const": 1}},
+                "exactly": {"oneOf": [{"type": "integer"}, {"type": "number"}]},
+                "both": {"allOf": [{"minimum": 3}, {"maximum": 5}]},
+                "draft4": {"minimum": 3, "exclusiveMinimum": true},
+                "map": {"additionalProperties": {"type": "integer"}},
+            },
+            "required": ["path"],
+            "additionalProperties": false,
+            "$defs": {"point": {
+                "type": "object",
+                "properties": {"x": {"type": "number"}, "y": {"type": "number"}},
+                "required": ["x", "y"],
+            }},
+        });
+        let with = |name: &str, value: Value| {
+            let mut object = json!({"path": "abc"});
+            object[name] = value;
+            check(&schema, &object)
+        };
+        for (name, value) in [
+            ("path", json!("äöüß")),
+            ("count", json!(1)),
+            ("count", json!(2.0)),
+            ("mode", json!(null)),
+            ("tags", json!(["a", "b"])),
+            ("pair", json!(["a", 1.5])),
+            ("pair", json!(["a"])),
+            ("pair", json!("nothing is said of strings")),
+            ("old", json!(["a", null])),
+            ("maybe", json!(null)),
+            ("soft", json!(null)),
+            ("at", json!({"x": 1, "y": 2, "z": "free"})),
+            ("either", json!(5)),
+            ("odd key", json!(true)),
+            ("not_one", json!(2)),
+            ("exactly", json!(1.5)),
+            ("both", json!(4)),
+            ("draft4", json!(3.1)),
+            ("map", json!({"a": 1})),
+        ] {
+            assert_eq!(with(name, value), Ok(()), "{name}");
+        }
+        for (name, value, error) in [
+            ("path", json!(5), "`path`: 5 is not a string"),
+            (
+                "path",
+                json!("a"),
+                "`path`: has 1 character; the least is 2",
+            ),
+            (
+                "path",
+                json!("abcde"),
+                "`path`: has 5 characters; the most is 4",
+            ),
+            ("count", json!(1.5), "`count`: 1.5 is not an integer"),
+            ("count", json!("3"), "`count`: \"3\" is not an integer"),
+            ("count", json!(0), "`count`: 0 is too small; the least is 1"),
+            (
+                "count",
+                json!(10),
+                "`count`: 10 is too big; it must be less than 10",
+            ),
+            (
+                "mode",
+                json!("x"),
+                "`mode`: \"x\" is not one of \"read\", \"write\", null",
+            ),
+            ("kind", json!("dir"), "`kind`: \"dir\" is not \"file\""),
+            ("tags", json!({}), "`tags`: an object is not an array"),
+            ("tags", json!([]), "`tags`: has 0 items; the least is 1"),
+            (
+                "tags",
+                json!(["a", null]),
+                "`tags[1]`: null is not a string",
+            ),
+            (
+                "pair",
+                json!(["a", "b"]),
+                "`pair[1]`: \"b\" is not a number",
+            ),
+            (
+                "pair",
+                json!(["a", 1, 2]),
+                "`pair[2]`: nothing is allowed here",
+            ),
+            ("old", json!(["a", 1]), "`old[1]`: 1 is not null"),
+            (
+                "maybe",
+                json!([]),
+                "`maybe`: an array is not a string or null",
+            ),
+            ("soft", json!(false), "`soft`: false is not a string"),
+            (
+                "at",
+                json!({"x": 1}),
+                "`at.y`: missing; it must be a number",
+            ),
+            (
+                "at",
+                json!({"x": 1, "y": ""}),
+                "`at.y`: \"\" is not a number",
+            ),
+            (
+                "either",
+                json!(1.5),
+                "`either`: 1.5 is not a string or an integer",
+            ),
+            (
+                "odd key",
+                json!(0),
+                "`[\"odd key\"]`: 0 is not true or false",
+            ),
+            ("not_one", json!(1.0), "`not_one`: 1.0 is not allowed"),
+            (
+                "exactly",
+                json!(1),
+                "`exactly`: fits 2 of the forms of which it must fit exactly one",
+            ),
+            ("both", json!(6), "`both`: 6 is too big; the most is 5"),
+            (
+                "draft4",
+                json!(3),
+                "`draft4`: 3 is too small; it must be greater than 3",
+            ),
+            ("map", json!({"a": "b"}), "`map.a`: \"b\" is not an integer"),
+        ] {
+            assert_eq!(with(name, value), Err(vec![error.to_owned()]));
+        }
+        assert_eq!(
+            check(&schema, &json!({})),
+            Err(vec!["`path`: missing; it must be a string".to_owned()])
+        );
+        let unknown = with("paht", json!("x")).unwrap_err();
+        assert!(unknown[0].starts_with("`paht`: unknown; there is only `at`, `both`, `count`"));
+        assert_eq!(
+            check(&schema, &json!([])),
+            Err(vec!["the arguments: an array is not an object".to_owned()])
+        );
+    }
+
+    #[test]
+    fn of_several_forms_the_one_that_was_meant_explains() {
+        let circle = json!({
+            "type": "object",
+            "properties": {"form": {"const": "circle"}, "radius": {"type": "number"}},
+            "required": ["form", "radius"],
+        });
+        let square = json!({
+            "type": "object",
+            "properties": {"form": {"const": "square"}, "side": {"type": "number"}},
+            "required": ["form", "side"],
+        });
+        let wrapped = |name: &str, inner: Value| {
+            json!({
+                "type": "object",
+                "properties": {name: inner},
+                "required": [name],
+                "additionalProperties": false,
+            })
+        };
+        for (schema, value, errors) in [
+            (
+                json!({"anyOf": [circle, {"type": "null"}]}),
+                json!({"form": "circle"}),
+                vec!["`radius`: missing; it must be a number"],
+            ),
+            (
+                json!({"oneOf": [circle, square]}),
+                json!({"form": "square", "side": "1"}),
+                vec!["`side`: \"1\" is not a number"],
+            ),
+            (
+                json!({"oneOf": [circle, square]}),
+                json!({"form": "oval"}),
+                vec![
+                    "the arguments: it must be an object with `form` \"circle\", `radius` \
+                     or an object with `form` \"square\", `side`",
+                ],
+            ),
+            (
+                json!({"anyOf": [wrapped("a", circle.clone()), wrapped("b", square.clone())]}),
+                json!({"b": {"form": "square", "side": null}}),
+                vec!["`b.side`: null is not a number"],
+            ),
+            (
+                json!({"anyOf": [{"enum": ["a", "b"]}, {"type": "object"}]}),
+                json!("c"),
+                vec!["the arguments: \"c\" is not one of \"a\", \"b\""],
+            ),
+            (
+                json!({"oneOf": [{"const": "a"}, {"const": "b"}]}),
+                json!("c"),
+                vec!["the arguments: \"c\" is not \"a\" or \"b\""],
+            ),
+        ] {
+            assert_eq!(check(&schema, &value).unwrap_err(), errors);
+        }
+    }
+
+    #[test]
+    fn what_is_no_schema_allows_everything() {
+        for schema in [
+            json!(null),
+            json!("string"),
+            json!([1]),
+            json!({"type": "strnig"}),
+            json!({"type": ["string", 5]}),
+            json!({"type": []}),
+            json!({"required": "x", "properties": [], "minimum": "1", "enum": 5, "anyOf": []}),
+            json!({"$ref": "#/$defs/none"}),
+            json!({"$ref": "https://example.org/schema"}),
+            json!({"$ref": "#"}),
+            json!({"additionalProperties": false, "patternProperties": {"^x": {}}}),
+            json!({"frobnicate": true}),
+        ] {
+            for value in [json!({"x": 1}), json!(5), json!(null)] {
+                assert_eq!(check(&schema, &value), Ok(()), "{schema} {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn errors_are_few_and_short_whatever_came() {
+        let many: Vec<Value> = (0..100).map(Value::from).collect();
+        let schema = json!({"items": {"type": "string"}});
+        assert_eq!(check(&schema, &json!(many)).unwrap_err().len(), MAX_ERRORS);
+        let long = "ü".repeat(100_000);
+        let names: Map<String, Value> = (0..1000).map(|n| (format!("{n}"), json!({}))).collect();
+        let schema = json!({
+            "properties": names,
+            "additionalProperties": false,
+            "propertyNames": {"type": "string"},
+        });
+        for error in check(&schema, &json!({long.clone(): long})).unwrap_err() {
+            assert!(error.len() < 1000, "{error}");
+        }
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_an_error_not_a_value() {
+        let schema = Schema::compile(&Json::empty_object());
+        let arguments = Json::parse(r#"{"a": "\ud83d"}"#).unwrap();
+        let errors = schema.validate(&arguments).unwrap_err();
+        assert!(errors[0].starts_with("the arguments cannot be decoded"));
+    }
+
+    #[test]
+    fn work_ends_though_alternatives_multiply() {
+        let schema = json!({"anyOf": [{"$ref": "#"}, {"$ref": "#"}, {"$ref": "#"}]});
+        assert_eq!(check(&schema, &json!(1)), Ok(()));
+        let schema = json!({
+            "$defs": {"a": {"oneOf": [
+                {"properties": {"x": {"$ref": "#/$defs/a"}}, "required": ["x"]},
+                {"properties": {"x": {"$ref": "#/$defs/a"}}, "required": ["x"]},
+            ]}},
+            "$ref": "#/$defs/a",
+        });
+        let mut value = json!(5);
+        for _ in 0..100 {
+            value = json!({ "x": value });
+        }
+        let _ = check(&schema, &value);
+    }
+
+    /// Any JSON, made of the words of schemas, so that it is often one.
+    fn any_json() -> impl Strategy<Value = Value> {
+        const WORDS: &[&str] = &[
+            "type",
+            "properties",
+            "required",
+            "additionalProperties",
+            "items",
+            "prefixItems",
+            "anyOf",
+            "oneOf",
+            "allOf",
+            "not",
+            "enum",
+            "const",
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "minLength",
+            "maxLength",
+            "minItems",
+            "maxItems",
+            "nullable",
+            "$ref",
+            "#",
+            "#/anyOf/0",
+            "#/properties/type",
+            "string",
+            "integer",
+            "number",
+            "object",
+            "array",
+            "null",
+            "boolean",
+            "",
+        ];
+        let word = proptest::sample::select(WORDS).prop_map(str::to_owned);
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            any::<bool>().prop_map(Value::from),
+            (-3..4i64).prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            word.clone().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(5, 60, 6, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(word.clone(), inner, 0..6)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    /// A schema, a value that fits it, and one that does not with the path where.
+    fn case() -> impl Strategy<Value = (Value, Value, Value, String)> {
+        let leaf = prop_oneof![
+            (any::<i32>(), 0..50i64).prop_map(|(n, room)| {
+                let (n, most) = (i64::from(n), i64::from(n) + room);
+                let schema = json!({"type": "integer", "minimum": n - room, "maximum": most});
+                (schema, json!(n), json!(most + 1), String::new())
+            }),
+            (any::<i32>(), any::<bool>()).prop_map(|(n, list)| {
+                let kind = if list {
+                    json!(["number", "null"])
+                } else {
+                    json!("number")
+                };
+                (json!({"type": kind}), json!(n), json!("x"), String::new())
+            }),
+            "[a-zü]{2,8}".prop_map(|text| {
+                let length = text.chars().count();
+                let schema = json!({"type": "string", "minLength": length, "maxLength": length});
+                let longer = format!("{text}x");
+                (schema, json!(text), json!(longer), String::new())
+            }),
+            any::<bool>().prop_map(|b| (json!({"const": b}), json!(b), json!(!b), String::new())),
+            prop::collection::vec(0..9i32, 1..5).prop_map(|all| {
+                (
+                    json!({"enum": all}),
+                    json!(all[0]),
+                    json!(all[0] + 100),
+                    String::new(),
+                )
+            }),
+        ];
+        leaf.prop_recursive(4, 20, 3, |inner| {
+            prop_oneof![
+                (
+                    prop::collection::vec(inner.clone(), 1..4),
+                    any::<prop::sample::Index>(),
+                    0..3
+                )
+                    .prop_map(|(members, at, how)| {
+                        let name = |index: usize| format!("m{index}");
+                        let at = at.index(members.len());
+                        let of = |f: fn(&(Value, Value, Value, String)) -> Value| {
+                            let all = members.iter().enumerate();
+                            all.map(|(i, m)| (name(i), f(m))).collect::<Map<_, _>>()
+                        };
+                        let schema = json!({
+                            "type": "object",
+                            "properties": of(|m| m.0.clone()),
+                            "required": [name(at)],
+                            "additionalProperties": false,
+                        });
+                        let good = of(|m| m.1.clone());
+                        let mut bad = good.clone();
+                        let path = match how {
+                            0 => {
+                                bad.remove(&name(at));
+                                format!(".{}", name(at))
+                            }
+                            1 => {
+                                bad.insert("other".to_owned(), json!(1));
+                                ".other".to_owned()
+                            }
+                            _ => {
+                                bad.insert(name(at), members[at].2.clone());
+                                format!(".{}{}", name(at), members[at].3)
+                            }
+                        };
+                        (schema, json!(good), json!(bad), path)
+                    }),
+                (inner.clone(), 0..3usize).prop_map(|((schema, good, bad, path), before)| {
+                    let schema = json!({"type": "array", "items": schema, "maxItems": before + 1});
+                    let mut items = vec![good.clone(); before];
+                    let all_good = json!([items.clone(), vec![good]].concat());
+                    items.push(bad);
+                    (schema, all_good, json!(items), format!("[{before}]{path}"))
+                }),
+                // The same, said in a roundabout way.
+                (inner, 0..5).prop_map(|((schema, good, bad, path), how)| {
+                    let schema = match how {
+                        0 => json!({"allOf": [true, schema]}),
+                        1 => json!({"anyOf": [schema, {"type": "object", "required": ["never"]}]}),
+                        2 => json!({"oneOf": [schema]}),
+                        3 => json!({"not": {"not": schema}}),
+                        _ => json!({"nullable": true, "anyOf": [false, schema]}),
+                    };
+                    // Alternatives may explain at their own place rather than at its depth.
+                    let path = if how == 0 { path } else { String::new() };
+                    (schema, good, bad, path)
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics_and_errors_stay_few(schema in any_json(), value in any_json()) {
+            if let Err(errors) = check(&schema, &value) {
+                prop_assert!((1..=MAX_ERRORS).contains(&errors.len()));
+            }
+        }
+
+        #[test]
+        fn what_fits_passes_and_what_does_not_is_named((schema, good, bad, path) in case()) {
+            prop_assert_eq!(check(&schema, &good), Ok(()));
+            let errors = check(&schema, &bad).unwrap_err();
+            let path = path.strip_prefix('.').unwrap_or(&path);
+            let named = errors.iter().any(|error| match path {
+                "" => true,
+                path => error.starts_with(&format!("`{path}")),
+            });
+            prop_assert!(named, "{path}: {errors:?}");
+        }
+
+        #[test]
+        fn combinations_agree_with_logic(a in any_json(), b in any_json(), value in any_json()) {
+            // References count from the root, which is another one inside a combination.
+            let holds_reference = |schema: &Value| schema.to_string().contains("$ref");
+            prop_assume!(!holds_reference(&a) && !holds_reference(&b));
+            let (fits_a, fits_b) = (fits(&a, &value), fits(&b, &value));
+            prop_assert_eq!(fits(&json!({"allOf": [a, b]}), &value), fits_a && fits_b);
+            prop_assert_eq!(fits(&json!({"anyOf": [a, b]}), &value), fits_a || fits_b);
+            prop_assert_eq!(fits(&json!({"oneOf": [a, b]}), &value), fits_a != fits_b);
+            prop_assert_eq!(fits(&json!({"not": a}), &value), !fits_a);
+            let referring = json!({"$ref": "#/$defs/a~1b", "$defs": {"a/b": a}});
+            prop_assert_eq!(fits(&referring, &value), fits_a);
+        }
+    }
+}

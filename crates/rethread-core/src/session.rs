@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::conversation::{Conversation, read_end};
 use crate::driver::title;
-use crate::machine::Start;
+use crate::machine::{Command, Config, Machine, Start};
 use crate::tail::Tail;
 use crate::{
     Agent, Body, CallApproved, CallKey, CallState, Commit, Content, Entry, Error, Forked, Head,
-    History, Json, LateResult, Lease, Message, NotResumable, Page, Record, ResumePoint, Run,
-    StoreError, Summary, Timestamp, ToolCall, ToolResult, Writer, resume_point, texts,
+    History, Json, LateResult, Lease, LeftOut, Message, NotResumable, Page, Prompt, Record,
+    ResumePoint, Run, StoreError, Summary, Timestamp, ToolCall, ToolResult, Writer, resume_point,
+    texts,
 };
 
 /// A handle to a durable conversation. Cheap to clone; nothing is read until it is asked something.
@@ -123,6 +124,42 @@ impl Session {
             point,
             head,
             unreadable,
+        })
+    }
+
+    /// What a resume would add and what could not be sent, without writing or calling anything.
+    ///
+    /// # Errors
+    /// As those of [`resume`](Session::resume), without the model's.
+    pub async fn dry_run(&self) -> Result<DryRun, Error> {
+        let agent = &self.agent.inner;
+        let opened = Conversation::open(Arc::clone(&agent.store), Arc::clone(&self.id)).await?;
+        let (conversation, _) = opened.ok_or_else(|| self.not_found())?;
+        let config = Config::of(agent, "dry-run".to_owned());
+        let mut machine = Machine::begin(
+            config,
+            &conversation.tail(),
+            conversation.last(),
+            Start::Resume,
+        )?;
+        let mut entries = Vec::new();
+        while let Some(command) = machine.next() {
+            if let Command::Commit(batch) = command {
+                entries = batch.entries;
+            }
+        }
+        let mut prompt = conversation
+            .preview(
+                &*agent.model,
+                &agent.options,
+                &agent.setup.digest,
+                entries.clone(),
+            )
+            .await?;
+        Ok(DryRun {
+            entries,
+            left_out: prompt.left_out(),
+            prompt,
         })
     }
 
@@ -488,6 +525,25 @@ pub struct Status {
     pub head: Head,
     /// Records near the end that could not be read.
     pub unreadable: Vec<String>,
+}
+
+/// What a resume would do.
+pub struct DryRun {
+    /// The records it would add before its first request.
+    pub entries: Vec<Entry>,
+    /// What its first request could not carry.
+    pub left_out: Vec<LeftOut>,
+    /// The conversation it would send.
+    pub prompt: Box<dyn Prompt>,
+}
+
+impl fmt::Debug for DryRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DryRun")
+            .field("entries", &self.entries)
+            .field("left_out", &self.left_out)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The right to append to a session, held.
