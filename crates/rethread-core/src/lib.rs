@@ -52,7 +52,7 @@ pub use resume::{
     CallState, Cause, NotResumable, ResumeKind, ResumePoint, Unanswered, resume_point,
 };
 pub use run::Run;
-pub use session::{Answer, DryRun, Session, SessionWriter, Status};
+pub use session::{Answer, DryRun, Session, SessionWriter, Status, read_history, read_status};
 pub use stop::{Stop, StopReason};
 pub use store::{
     Commit, Committed, Draft, Head, Holder, Lease, LeaseInfo, ListQuery, Page, Row, Store, Summary,

@@ -10,8 +10,8 @@ use crate::tail::Tail;
 use crate::{
     Agent, Body, CallApproved, CallKey, CallState, Commit, Content, Entry, Error, Forked, Head,
     History, Json, LateResult, Lease, LeftOut, Message, NotResumable, Page, Prompt, Record,
-    ResumePoint, Run, StoreError, Summary, Timestamp, ToolCall, ToolResult, Writer, resume_point,
-    texts,
+    ResumePoint, Run, Store, StoreError, Summary, Timestamp, ToolCall, ToolResult, Writer,
+    resume_point, texts,
 };
 
 /// A handle to a durable conversation. Cheap to clone; nothing is read until it is asked something.
@@ -101,30 +101,7 @@ impl Session {
     /// # Errors
     /// When there is no such session or the store cannot be read.
     pub async fn status(&self) -> Result<Status, Error> {
-        let store = &self.agent.inner.store;
-        let head = store
-            .head(&self.id)
-            .await?
-            .ok_or_else(|| self.not_found())?;
-        let end = read_end(&**store, &self.id).await?;
-        let tail = Tail::of(end.records());
-        let mut point = tail.resume_point();
-        if let Ok(point) = &mut point {
-            point.draft = store.draft(&self.id).await?;
-            if head.is_busy() {
-                point.cause = None; // its run is still going on
-            }
-        }
-        let unreadable = end
-            .problems()
-            .iter()
-            .map(|problem| problem.detail.clone())
-            .collect();
-        Ok(Status {
-            point,
-            head,
-            unreadable,
-        })
+        Ok(read_status(&*self.agent.inner.store, &self.id).await?)
     }
 
     /// What a resume would add and what could not be sent, without writing or calling anything.
@@ -168,27 +145,7 @@ impl Session {
     /// # Errors
     /// When there is no such session or the store cannot be read.
     pub async fn history(&self) -> Result<History, Error> {
-        let store = &self.agent.inner.store;
-        store
-            .head(&self.id)
-            .await?
-            .ok_or_else(|| self.not_found())?;
-        let (mut rows, mut after) = (Vec::new(), 0);
-        loop {
-            let page = store
-                .read(
-                    &self.id,
-                    Page::After {
-                        seq: after,
-                        limit: 1024,
-                    },
-                )
-                .await?;
-            let Some(last) = page.last() else { break };
-            after = last.seq;
-            rows.extend(page);
-        }
-        Ok(History::from_rows(&rows))
+        Ok(read_history(&*self.agent.inner.store, &self.id).await?)
     }
 
     /// Gives a suspended call what it waited for, from any process. When the last answer is there,
@@ -397,10 +354,7 @@ impl Session {
     }
 
     fn not_found(&self) -> StoreError {
-        StoreError::NotFound {
-            session: self.id.to_string(),
-            store: format!("{:?}", self.agent.inner.store),
-        }
+        not_found(&*self.agent.inner.store, &self.id)
     }
 
     fn already_answered(&self, call: &str) -> Error {
@@ -512,6 +466,69 @@ fn state(history: &History) -> &'static str {
     match resume_point(history) {
         Ok(point) => point.kind.as_str(),
         Err(reason) => reason.as_str(),
+    }
+}
+
+/// Reads where a session stands from its end, without an agent. Writes nothing.
+///
+/// # Errors
+/// When there is no such session or the store cannot be read.
+pub async fn read_status(store: &dyn Store, session: &str) -> Result<Status, StoreError> {
+    let head = store
+        .head(session)
+        .await?
+        .ok_or_else(|| not_found(store, session))?;
+    let end = read_end(store, session).await?;
+    let mut point = Tail::of(end.records()).resume_point();
+    if let Ok(point) = &mut point {
+        point.draft = store.draft(session).await?;
+        if head.is_busy() {
+            point.cause = None; // its run is still going on
+        }
+    }
+    let unreadable = end
+        .problems()
+        .iter()
+        .map(|problem| problem.detail.clone())
+        .collect();
+    Ok(Status {
+        point,
+        head,
+        unreadable,
+    })
+}
+
+/// Reads all records of a session, without an agent.
+///
+/// # Errors
+/// When there is no such session or the store cannot be read.
+pub async fn read_history(store: &dyn Store, session: &str) -> Result<History, StoreError> {
+    store
+        .head(session)
+        .await?
+        .ok_or_else(|| not_found(store, session))?;
+    let (mut rows, mut after) = (Vec::new(), 0);
+    loop {
+        let page = store
+            .read(
+                session,
+                Page::After {
+                    seq: after,
+                    limit: 1024,
+                },
+            )
+            .await?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        rows.extend(page);
+    }
+    Ok(History::from_rows(&rows))
+}
+
+fn not_found(store: &dyn Store, session: &str) -> StoreError {
+    StoreError::NotFound {
+        session: session.to_owned(),
+        store: format!("{store:?}"),
     }
 }
 
