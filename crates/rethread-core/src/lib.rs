@@ -19,6 +19,7 @@ mod record;
 mod reply;
 mod resume;
 mod run;
+mod schema;
 mod session;
 mod stop;
 mod store;
@@ -27,6 +28,7 @@ mod text;
 pub mod texts;
 mod tool;
 mod toolbox;
+mod typed_tool;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -52,6 +54,7 @@ pub use resume::{
     CallState, Cause, NotResumable, ResumeKind, ResumePoint, Unanswered, resume_point,
 };
 pub use run::Run;
+pub use schema::Schema;
 pub use session::{Answer, DryRun, Session, SessionWriter, Status, read_history, read_status};
 pub use stop::{Stop, StopReason};
 pub use store::{
@@ -60,6 +63,9 @@ pub use store::{
 };
 pub use text::{Json, Text, has_lone_surrogate};
 pub use tool::{Permission, Repeat, Tool, ToolContext, ToolOutput, ToolSpec};
+#[doc(hidden)]
+pub use typed_tool::generated as __private;
+pub use typed_tool::{AsJson, FnTool, IntoToolOutput, ToolArgument, tool_fn};
 
 /// A boxed future, as the object-safe traits of this crate return them.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -26,12 +26,12 @@ const MAX_SHOWN: usize = 60;
 
 /// A JSON schema, ready to check arguments.
 #[derive(Clone, Debug)]
-pub struct Schema(Value);
+pub(crate) struct Schema(Value);
 
 impl Schema {
     /// Reads a schema. What is no schema allows everything.
     #[must_use]
-    pub fn compile(schema: &Json) -> Self {
+    pub(crate) fn compile(schema: &Json) -> Self {
         Self(schema.decode().unwrap_or(Value::Bool(true)))
     }
 
@@ -42,7 +42,7 @@ impl Schema {
     /// # Errors
     /// When they do not fit: at most eight sentences, each with the path of a value, what was found
     /// there and what is wanted, such as `` `path`: missing; it must be a string ``.
-    pub fn validate(&self, arguments: &Json) -> Result<(), Vec<String>> {
+    pub(crate) fn validate(&self, arguments: &Json) -> Result<(), Vec<String>> {
         let value: Value = arguments.decode().map_err(|error| {
             // Text that is JSON but cannot be decoded holds half of a surrogate pair.
             vec![format!("the arguments cannot be decoded: {error}")]

@@ -4,13 +4,19 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::schema::Schema;
 use crate::{Json, Tool, ToolCall, ToolSpec};
 
 /// The tools of a run, by name. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Toolbox {
     specs: Arc<[ToolSpec]>,
-    tools: Arc<HashMap<String, Arc<dyn Tool>>>,
+    tools: Arc<HashMap<String, Entry>>,
+}
+
+struct Entry {
+    tool: Arc<dyn Tool>,
+    schema: Schema,
 }
 
 impl Toolbox {
@@ -26,7 +32,10 @@ impl Toolbox {
             tools: Arc::new(
                 order
                     .into_iter()
-                    .map(|tool| (tool.spec().name.clone(), tool))
+                    .map(|tool| {
+                        let schema = Schema::compile(&tool.spec().parameters);
+                        (tool.spec().name.clone(), Entry { tool, schema })
+                    })
                     .collect(),
             ),
         }
@@ -37,7 +46,7 @@ impl Toolbox {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.get(name)
+        self.tools.get(name).map(|entry| &entry.tool)
     }
 
     /// Whether a call may run at all; otherwise what to tell the model.
@@ -53,7 +62,7 @@ impl Toolbox {
                 text.as_deref(),
             ));
         }
-        let Some(tool) = self.get(&call.name) else {
+        let Some(entry) = self.tools.get(&call.name) else {
             let known: Vec<_> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
             return Err(match known.is_empty() {
                 true => format!("There is no tool `{}`; there are none.", call.name),
@@ -64,8 +73,14 @@ impl Toolbox {
                 ),
             });
         };
-        let _ = arguments;
-        Ok(tool)
+        match entry.schema.validate(arguments) {
+            Ok(()) => Ok(&entry.tool),
+            Err(errors) => Err(format!(
+                "`{}` did not run, its arguments do not fit: {}. Call it again with arguments that do.",
+                call.name,
+                errors.join("; ")
+            )),
+        }
     }
 }
 
