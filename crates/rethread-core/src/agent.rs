@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::toolbox::Toolbox;
 use crate::{
-    Budget, Error, Extension, Json, ListQuery, MemoryStore, Model, PromptOptions, Session, Setup,
+    Error, Extension, Json, Limits, ListQuery, MemoryStore, Model, PromptOptions, Session, Setup,
     Store, Tool, ToolSpec,
 };
 
@@ -24,7 +24,7 @@ pub(crate) struct Inner {
     pub(crate) setup: Setup,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) extensions: Vec<Arc<dyn Extension>>,
-    pub(crate) limits: Budget,
+    pub(crate) limits: Limits,
     pub(crate) retries: u32,
     pub(crate) lease: Duration,
 }
@@ -44,10 +44,10 @@ impl Agent {
             tools: Vec::new(),
             store: None,
             extensions: Vec::new(),
-            limits: Budget {
+            limits: Limits {
                 steps: STEPS,
                 pauses: PAUSES,
-                tokens: u64::MAX,
+                tokens: None,
             },
             retries: 5,
             lease: Duration::from_secs(60),
@@ -101,7 +101,7 @@ pub struct AgentBuilder {
     tools: Vec<Arc<dyn Tool>>,
     store: Option<Arc<dyn Store>>,
     extensions: Vec<Arc<dyn Extension>>,
-    limits: Budget,
+    limits: Limits,
     retries: u32,
     lease: Duration,
     max_output: Option<u32>,
@@ -168,7 +168,7 @@ impl AgentBuilder {
     /// How many tokens of requests and responses an allowance grants; unlimited unless set. A
     /// response under way is not cut.
     pub fn max_tokens(mut self, tokens: u64) -> Self {
-        self.limits.tokens = tokens;
+        self.limits.tokens = Some(tokens);
         self
     }
 

@@ -239,7 +239,7 @@ impl Driver {
             Ok(Finish::TokenLimit) => (
                 Outcome::Failed,
                 Err(Error::TokenLimit {
-                    limit: self.agent.limits.tokens,
+                    limit: self.agent.limits.tokens.unwrap_or(0),
                 }),
             ),
             Ok(Finish::Failed(failure)) => {

@@ -46,15 +46,14 @@ pub use model::{LeftOut, Model, ModelEvent, ModelStream, Prompt, PromptOptions};
 pub use projection::{Emit, Projection};
 pub use record::{
     Budget, CallApproved, CallKey, CallStarted, CallSuspended, Entry, Failure, Forked, Imported,
-    LateResult, Mark, Outcome, Record, RunEnded, RunKind, RunStarted, SetAside, Setup, Step,
-    Timestamp, Wait,
+    LateResult, Limits, Mark, Outcome, Record, RunEnded, RunKind, RunStarted, SetAside, Setup,
+    Step, Timestamp, Wait,
 };
 pub use reply::Reply;
 pub use resume::{
     CallState, Cause, NotResumable, ResumeKind, ResumePoint, Unanswered, resume_point,
 };
 pub use run::Run;
-pub use schema::Schema;
 pub use session::{Answer, DryRun, Session, SessionWriter, Status, read_history, read_status};
 pub use stop::{Stop, StopReason};
 pub use store::{

@@ -12,9 +12,9 @@ use crate::tail::Tail;
 use crate::toolbox::Toolbox;
 use crate::{
     Assistant, Budget, CallKey, CallStarted, CallState, CallSuspended, Content, Entry, Error,
-    Failure, Json, Mark, Message, NotResumable, Origin, Outcome, Permission, Repeat, ResumeKind,
-    ResumePoint, RunEnded, RunKind, RunStarted, SetAside, Setup, Step, StopReason, Tool, ToolCall,
-    ToolResult, Wait, texts,
+    Failure, Json, Limits, Mark, Message, NotResumable, Origin, Outcome, Permission, Repeat,
+    ResumeKind, ResumePoint, RunEnded, RunKind, RunStarted, SetAside, Setup, Step, StopReason,
+    Tool, ToolCall, ToolResult, Wait, texts,
 };
 
 /// What a run is begun with.
@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct Config {
     pub(crate) run: String,
     pub(crate) tools: Toolbox,
-    pub(crate) limits: Budget,
+    pub(crate) limits: Limits,
     /// Whether a new allowance is granted, or what the last one left is used.
     pub(crate) grant: bool,
     /// Whether to go on after a stop that the table refuses (refused, context_full, unknown_stop).
@@ -571,7 +571,12 @@ impl Machine {
             Next::Finish(Finish::Suspended)
         } else if self.used.steps >= self.config.limits.steps {
             Next::Finish(Finish::StepLimit)
-        } else if self.used.tokens >= self.config.limits.tokens {
+        } else if self
+            .config
+            .limits
+            .tokens
+            .is_some_and(|limit| self.used.tokens >= limit)
+        {
             Next::Finish(Finish::TokenLimit)
         } else {
             Next::Call

@@ -95,7 +95,19 @@ pub struct Step {
     pub used: Budget,
 }
 
-/// Steps, pauses and tokens; as a limit, 0 stands for none allowed.
+/// How much a run may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Model calls.
+    pub steps: u32,
+    /// Paused responses that are continued automatically.
+    pub pauses: u32,
+    /// Tokens of requests and responses; `None` for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+}
+
+/// Steps, pauses and tokens that were used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// Model calls that came to an end.
@@ -135,7 +147,7 @@ pub struct RunStarted {
     /// What began it.
     pub kind: RunKind,
     /// How much it may use.
-    pub limits: Budget,
+    pub limits: Limits,
     /// How much had been used before; nothing when a new allowance was granted.
     #[serde(default)]
     pub used: Budget,

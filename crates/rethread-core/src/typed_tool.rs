@@ -20,11 +20,8 @@ use crate::{
 ///
 /// ```
 /// use rethread_core::{ToolContext, ToolError, tool_fn};
-/// # use rethread_core::__private::{schemars, serde};
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
-/// # #[serde(crate = "serde")]
-/// # #[schemars(crate = "schemars")]
 /// struct Wait {
 ///     /// How long, in milliseconds.
 ///     millis: u64,
@@ -173,7 +170,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{Content, Schema, Wait};
+    use crate::schema::Schema;
+    use crate::{Content, Wait};
 
     #[derive(Debug, Deserialize, Serialize, JsonSchema)]
     struct Move {
@@ -312,6 +310,7 @@ mod tests {
     }
 
     #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema counts")]
     struct Tree {
         #[serde(default)]
         branches: Vec<Tree>,
@@ -319,6 +318,7 @@ mod tests {
 
     #[derive(Deserialize, JsonSchema)]
     #[serde(tag = "do", rename_all = "lowercase")]
+    #[expect(dead_code, reason = "only its schema counts")]
     enum Action {
         Open { path: String },
         Close,

@@ -52,18 +52,22 @@ impl<T: IntoToolOutput, E: Display> IntoToolOutput for Result<T, E> {
     }
 }
 
+// The notes above list what may be given back, so the compiler need not.
+#[diagnostic::do_not_recommend]
 impl IntoToolOutput for ToolOutput {
     fn into_tool_output(self) -> Result<ToolOutput, ToolError> {
         Ok(self)
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoToolOutput for Content {
     fn into_tool_output(self) -> Result<ToolOutput, ToolError> {
         Ok(ToolOutput::Content(self))
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoToolOutput for () {
     fn into_tool_output(self) -> Result<ToolOutput, ToolError> {
         "done".into_tool_output()
@@ -72,6 +76,7 @@ impl IntoToolOutput for () {
 
 macro_rules! content {
     ($($type:ty: $value:ident => $content:expr;)*) => {$(
+        #[diagnostic::do_not_recommend]
         impl IntoToolOutput for $type {
             fn into_tool_output(self) -> Result<ToolOutput, ToolError> {
                 let $value = self;
