@@ -36,7 +36,6 @@ const PAUSES: u32 = 5;
 
 impl Agent {
     /// Begins an agent.
-    #[must_use]
     pub fn builder() -> AgentBuilder {
         AgentBuilder {
             model: None,

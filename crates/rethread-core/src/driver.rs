@@ -450,7 +450,7 @@ impl Driver {
         let mut deltas = 0_u32;
         loop {
             deltas += 1;
-            if deltas % DELTAS == 0 && self.shared.cancel.is_cancelled() {
+            if deltas.is_multiple_of(DELTAS) && self.shared.cancel.is_cancelled() {
                 draft.write(self).await;
                 return Ok(None);
             }

@@ -23,6 +23,7 @@ pub struct Message {
 /// Who speaks, and what.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant)] // a record boxes its message; a second box would buy nothing
 pub enum Body {
     /// An instruction of the host, kept for the record. Shown to the model again only when the
     /// message is marked as in context.

@@ -29,7 +29,7 @@ pub struct Run {
 enum Stage {
     Planned(Box<Plan>),
     Going(Pin<Box<dyn Future<Output = Result<Reply, Error>> + Send>>),
-    Done(Option<Result<Reply, Error>>),
+    Done(Option<Box<Result<Reply, Error>>>),
 }
 
 /// What a run is to do.
@@ -170,7 +170,7 @@ impl Run {
             let Poll::Ready(result) = future.as_mut().poll(cx) else {
                 return Poll::Pending;
             };
-            self.stage = Stage::Done(Some(result));
+            self.stage = Stage::Done(Some(Box::new(result)));
         }
         Poll::Ready(())
     }
@@ -189,9 +189,10 @@ impl Future for Run {
             return Poll::Pending;
         }
         match &mut self.stage {
-            Stage::Done(result) => Poll::Ready(result.take().unwrap_or_else(|| {
-                Err(Error::Setup("the run's reply was taken before".to_owned()))
-            })),
+            Stage::Done(result) => Poll::Ready(match result.take() {
+                Some(result) => *result,
+                None => Err(Error::Setup("the run's reply was taken before".to_owned())),
+            }),
             _ => Poll::Pending,
         }
     }
