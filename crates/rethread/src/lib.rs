@@ -1,5 +1,9 @@
 //! Durable sessions for LLM agents: keeps the work, says exactly where it stopped, and carries on.
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
+pub mod prelude;
+
 #[doc(hidden)]
 pub use rethread_core::__private;
 pub use rethread_core::*;
@@ -34,3 +38,5 @@ pub use rethread_core::*;
 /// }
 /// ```
 pub use rethread_macros::tool;
+#[cfg(feature = "providers")]
+pub use rethread_providers::*;
