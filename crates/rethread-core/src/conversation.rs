@@ -29,8 +29,8 @@ struct Loaded {
 }
 
 /// How many rows are read from the end at first, and how many when loading.
-const TAIL: usize = 32;
-const PAGE: usize = 256;
+const TAIL: usize = 8;
+const PAGE: usize = 64;
 
 impl Conversation {
     /// A session that does not exist yet.
@@ -199,7 +199,8 @@ impl Conversation {
 
 /// Reads a session from its end back to the last response.
 pub(crate) async fn read_end(store: &dyn Store, session: &str) -> Result<History, StoreError> {
-    let (mut rows, mut limit, mut before) = (Vec::new(), TAIL, u64::MAX);
+    let mut history = History::default();
+    let (mut limit, mut before) = (TAIL, u64::MAX);
     loop {
         let page = store
             .read(session, Page::Before { seq: before, limit })
@@ -207,16 +208,16 @@ pub(crate) async fn read_end(store: &dyn Store, session: &str) -> Result<History
         let Some(first) = page.last().map(|row| row.seq) else {
             break;
         };
-        rows.extend(page);
-        let reached = rows.iter().any(|row| {
-            Record::decode(row.seq, &row.body).is_ok_and(|record| reaches_response(&record))
-        });
+        // Newest first, so nothing before the last response is decoded.
+        let reached = page
+            .iter()
+            .any(|row| history.push_row(row).is_some_and(reaches_response));
         if reached || first <= 1 {
             break;
         }
         before = first;
         limit = limit.saturating_mul(4).min(4096);
     }
-    rows.reverse();
-    Ok(History::from_rows(&rows))
+    history.reverse();
+    Ok(history)
 }

@@ -5,11 +5,11 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::agent::Inner;
@@ -122,6 +122,7 @@ impl Driver {
     ) -> Result<Finish, Error> {
         let mut kept = self.session.take_live();
         for attempt in 1.. {
+            let known = kept.is_some();
             match kept.take() {
                 Some(conversation) => self.conversation = conversation,
                 None => self.open(&start).await?,
@@ -132,8 +133,13 @@ impl Driver {
                 ..Config::of(&self.agent, run.clone())
             };
             let tail = self.conversation.tail();
-            let mut machine =
-                Machine::begin(config, &tail, self.conversation.last(), start.clone())?;
+            let begun = Machine::begin(config, &tail, self.conversation.last(), start.clone());
+            let mut machine = match begun {
+                // Another writer may have gone on since this handle last saw the session: an answer
+                // came, or a run that was interrupted. What is stored decides.
+                Err(_) if known => continue,
+                begun => begun?,
+            };
             match self.run(&mut machine).await {
                 Err(Error::Store(StoreError::Conflict { .. }))
                     if self.lease.is_none() && attempt < CLAIMS => {}

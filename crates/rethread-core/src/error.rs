@@ -267,6 +267,16 @@ pub enum Error {
         /// The id.
         call: String,
     },
+    /// A call does not wait for a person's leave, so it can be neither approved nor denied.
+    #[error(
+        "call `{call}` of session `{session}` does not wait for leave to start; answer it with its result"
+    )]
+    NotWaiting {
+        /// The session.
+        session: String,
+        /// The call's id.
+        call: String,
+    },
     /// The session exists.
     #[error("session `{session}` exists already; choose another id")]
     Exists {

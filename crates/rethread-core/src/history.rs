@@ -51,15 +51,38 @@ impl History {
     pub fn from_rows(rows: &[Row]) -> Self {
         let mut history = Self::default();
         for row in rows {
-            match Record::decode(row.seq, &row.body) {
-                Ok(record) => history.records.push(record),
-                Err(error) => history.problems.push(Problem {
-                    at: row.seq,
-                    detail: format!("record {} cannot be read: {error}", row.seq),
-                }),
-            }
+            history.push_row(row);
         }
         history
+    }
+
+    /// Decodes a row, and gives the record it is.
+    pub(crate) fn push_row(&mut self, row: &Row) -> Option<&Record> {
+        match Record::decode(row.seq, &row.body) {
+            Ok(record) => {
+                self.records.push(record);
+                self.records.last()
+            }
+            Err(error) => {
+                let detail = format!("record {} cannot be read: {error}", row.seq);
+                self.problems.push(Problem {
+                    at: row.seq,
+                    detail,
+                });
+                None
+            }
+        }
+    }
+
+    /// For rows that were read newest first.
+    pub(crate) fn reverse(&mut self) {
+        self.records.reverse();
+        self.problems.reverse();
+    }
+
+    /// Adds the next record.
+    pub fn push(&mut self, record: Record) {
+        self.records.push(record);
     }
 
     /// The records.

@@ -14,7 +14,7 @@ use crate::{
     Assistant, Budget, CallKey, CallStarted, CallState, CallSuspended, Content, Entry, Error,
     Failure, Json, Limits, Mark, Message, NotResumable, Origin, Outcome, Permission, Repeat,
     ResumeKind, ResumePoint, RunEnded, RunKind, RunStarted, SetAside, Setup, Step, StopReason,
-    Tool, ToolCall, ToolResult, Wait, texts,
+    Tool, ToolCall, ToolResult, Unanswered, Wait, texts,
 };
 
 /// What a run is begun with.
@@ -162,13 +162,18 @@ struct Calls {
     message: u64,
     calls: Vec<ToolCall>,
     arguments: Vec<Json>,
+    /// Whether a person ever let it start.
     approved: Vec<bool>,
+    /// Whether it may have run before this run.
+    began: Vec<bool>,
     status: Vec<Status>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     Waiting,
+    /// Waits, and a person let it start.
+    Approved,
     /// Its start is recorded, or about to be, and the driver has not taken it yet.
     Starting,
     Running,
@@ -332,23 +337,21 @@ impl Machine {
             let Some(call) = calls.calls.get(index) else {
                 continue;
             };
-            let repeat = self
-                .config
-                .tools
-                .get(&call.name)
-                .map_or(Repeat::Never, |tool| tool.spec().repeat);
-            let runs = resuming
-                && call.is_decoded()
-                && match open.state {
-                    CallState::Approved => true,
-                    CallState::NotStarted => repeat != Repeat::Never,
-                    CallState::Unknown => repeat == Repeat::Always,
-                    CallState::Suspended(_) => false,
-                };
+            let arguments = edited.get(&open.call).unwrap_or(&call.arguments);
+            let runs = resuming && self.runs_on_resume(&open, call, arguments, tail);
             if runs {
-                calls.set(index, Status::Waiting);
-                if let Some(approved) = calls.approved.get_mut(index) {
-                    *approved = open.state == CallState::Approved;
+                calls.set(
+                    index,
+                    match open.state {
+                        CallState::Approved => Status::Approved,
+                        _ => Status::Waiting,
+                    },
+                );
+                if let (Some(approved), Some(began)) =
+                    (calls.approved.get_mut(index), calls.began.get_mut(index))
+                {
+                    *approved = tail.has_leave(open.call);
+                    *began = open.state == CallState::Unknown;
                 }
                 if let (Some(slot), Some(arguments)) =
                     (calls.arguments.get_mut(index), edited.get(&open.call))
@@ -366,6 +369,31 @@ impl Machine {
             }));
         }
         self.calls = calls;
+    }
+
+    /// Whether a resume starts an open call: one a person let start, or one declared repeatable.
+    fn runs_on_resume(
+        &self,
+        open: &Unanswered,
+        call: &ToolCall,
+        arguments: &Json,
+        tail: &Tail,
+    ) -> bool {
+        if open.state == CallState::Approved {
+            return true;
+        }
+        let Ok(tool) = self.config.tools.check(call, arguments) else {
+            return false;
+        };
+        match (open.state, tool.spec().repeat) {
+            (CallState::NotStarted, repeat) => repeat != Repeat::Never,
+            // One that would have to wait for leave is closed: while it waits it would count as
+            // one that never ran.
+            (CallState::Unknown, Repeat::Always) => {
+                tail.has_leave(open.call) || tool.permission(arguments) == Permission::Start
+            }
+            _ => false,
+        }
     }
 
     fn response(&mut self, mut response: Assistant) {
@@ -403,7 +431,6 @@ impl Machine {
         }));
         self.calls = Calls::of(self.last + 1, &response, Status::Waiting);
         let runs_calls = reason.runs_calls() && !response.tool_calls.is_empty();
-        let open_calls = !response.tool_calls.is_empty();
         let mark = Mark {
             step: Some(step),
             call: None,
@@ -422,12 +449,13 @@ impl Machine {
             } else {
                 Outcome::Stopped
             };
-            let state = if open_calls {
-                "recover_tools"
-            } else {
-                state_after(reason)
-            };
-            self.end_in(entries, outcome, None, Finish::Answered, state);
+            self.end_in(
+                entries,
+                outcome,
+                None,
+                Finish::Answered,
+                state_after(reason),
+            );
         }
     }
 
@@ -605,7 +633,14 @@ impl Machine {
         for index in 0..self.calls.calls.len() {
             let state = match self.calls.status.get(index) {
                 Some(Status::Running) => CallState::Unknown,
-                Some(Status::Waiting | Status::Starting) => CallState::NotStarted,
+                Some(Status::Waiting | Status::Approved | Status::Starting)
+                    if self.calls.began.get(index) == Some(&true) =>
+                {
+                    CallState::Unknown
+                }
+                Some(Status::Waiting | Status::Approved | Status::Starting) => {
+                    CallState::NotStarted
+                }
                 _ => continue,
             };
             let Some(call) = self.calls.calls.get(index) else {
@@ -632,14 +667,10 @@ impl Machine {
         error: Option<Failure>,
         finish: Finish,
     ) {
-        let state = if self.calls.any(&[Status::Suspended]) {
-            "await_results"
-        } else {
-            "call_model"
-        };
-        self.end_in(entries, outcome, error, finish, state);
+        self.end_in(entries, outcome, error, finish, "call_model");
     }
 
+    /// Ends the run; `state` is what a resume finds when no call is open.
     fn end_in(
         &mut self,
         mut entries: Vec<Entry>,
@@ -658,6 +689,7 @@ impl Machine {
             .push(Command::Emit(Event::RunEnded { outcome, error }));
         self.last += entries.len() as u64;
         let drop_draft = matches!(finish, Finish::Answered);
+        let state = self.calls.open_state().unwrap_or(state);
         self.commands.push_back(Command::Commit(Batch {
             entries,
             claim: false,
@@ -686,10 +718,7 @@ impl Machine {
             }
             return;
         }
-        let state = match &next {
-            Next::Tools => "recover_tools",
-            _ => "call_model",
-        };
+        let state = self.calls.open_state().unwrap_or("call_model");
         let drop_draft = entries.iter().any(|entry| {
             matches!(
                 entry.as_message().map(|message| &message.body),
@@ -733,6 +762,7 @@ impl Calls {
             message,
             arguments: calls.iter().map(|call| call.arguments.clone()).collect(),
             approved: vec![false; calls.len()],
+            began: vec![false; calls.len()],
             status: vec![status; calls.len()],
             calls,
         }
@@ -755,6 +785,17 @@ impl Calls {
         self.status.iter().any(|status| of.contains(status))
     }
 
+    /// What a resume finds while calls are open, by the resume table.
+    fn open_state(&self) -> Option<&'static str> {
+        if self.any(&[Status::Suspended, Status::Approved]) {
+            Some("await_results")
+        } else if self.any(&[Status::Waiting, Status::Starting, Status::Running]) {
+            Some("recover_tools")
+        } else {
+            None
+        }
+    }
+
     /// The next calls that start together.
     fn next_group(&self, tools: &Toolbox) -> Vec<usize> {
         let parallel = |call: &ToolCall| {
@@ -762,7 +803,12 @@ impl Calls {
                 .get(&call.name)
                 .is_none_or(|tool| tool.spec().parallel || !call.is_decoded())
         };
-        let waiting = |index: &usize| self.status.get(*index) == Some(&Status::Waiting);
+        let waiting = |index: &usize| {
+            matches!(
+                self.status.get(*index),
+                Some(Status::Waiting | Status::Approved)
+            )
+        };
         let Some(first) = (0..self.calls.len()).find(waiting) else {
             return Vec::new();
         };

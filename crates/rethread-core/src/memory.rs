@@ -1,6 +1,7 @@
 //! Sessions in memory, for tests and for runs that need not outlive the process.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::{
@@ -44,6 +45,10 @@ impl Held {
 
 const STORE: &str = "the in-memory store";
 
+/// The next fence. One row for all sessions, so that a lease of a session that was deleted is none
+/// of the one that is made again in its place.
+static FENCES: AtomicU64 = AtomicU64::new(1);
+
 impl MemoryStore {
     /// An empty store.
     #[must_use]
@@ -76,6 +81,11 @@ impl MemoryStore {
         };
         let kept = sessions.get_mut(session).unwrap_or(&mut fresh);
         match commit.writer {
+            Writer::Lease(lease) if *lease.session != *session => {
+                return Err(StoreError::Fenced {
+                    session: session.to_owned(),
+                });
+            }
             Writer::Lease(lease) => kept.check(lease)?,
             Writer::Claim { force, .. } => {
                 if let Some(held) = kept.lease.as_ref().filter(|held| !force && held.live()) {
@@ -111,7 +121,7 @@ impl MemoryStore {
         let mut taken = None;
         match commit.writer {
             Writer::Claim { ttl, .. } => {
-                kept.fence += 1;
+                kept.fence = FENCES.fetch_add(1, Ordering::Relaxed);
                 let alive = Arc::new(());
                 let now = Timestamp::now();
                 kept.lease = Some(Held {

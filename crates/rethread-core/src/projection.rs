@@ -1,6 +1,6 @@
 //! From records to the conversation a model is sent.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::tail::{Pair, Pairing};
 use crate::{Body, CallState, Entry, Message, Record, ToolCall, ToolResult, texts};
@@ -24,7 +24,10 @@ struct OpenBatch {
     ids: Vec<String>,
     taken: Vec<bool>,
     next: usize,
-    results: Vec<Option<Message>>,
+    /// How many of the calls have had their results emitted.
+    emitted: usize,
+    /// Results that came before those of calls in front of theirs.
+    early: BTreeMap<usize, Message>,
     after: Vec<Message>,
 }
 
@@ -71,10 +74,11 @@ impl Projection {
                 self.open = Some(OpenBatch {
                     seq: record.seq,
                     taken: vec![false; calls.len()],
-                    results: vec![None; calls.len()],
                     calls: calls.clone(),
                     ids,
                     next: 0,
+                    emitted: 0,
+                    early: BTreeMap::new(),
                     after: Vec::new(),
                 });
             }
@@ -86,7 +90,8 @@ impl Projection {
                     .call
                     .filter(|call| call.message == open.seq)
                     .map(|call| call.index as usize);
-                if open.answer(result, key, message) {
+                open.answer(result, key, message, emit);
+                if open.emitted == open.calls.len() {
                     self.flush(emit);
                 }
             }
@@ -106,16 +111,18 @@ impl Projection {
     /// answered with what can be said of it. To be called before a request is sent; a run has closed
     /// the calls with records of their own by then.
     pub fn flush(&mut self, emit: &mut dyn FnMut(Emit<'_>)) {
-        let Some(open) = self.open.take() else {
+        let Some(mut open) = self.open.take() else {
             return;
         };
-        for ((call, id), result) in open.calls.iter().zip(open.ids).zip(open.results) {
-            match result {
+        for (index, call) in open.calls.iter().enumerate().skip(open.emitted) {
+            match open.early.remove(&index) {
                 Some(message) => emit(Emit::Message(&message)),
                 None => {
-                    let mut result =
-                        ToolResult::failure(call, texts::closing_result(call, CallState::Unknown));
-                    result.call_id = id;
+                    let said = texts::closing_result(call, CallState::Unknown);
+                    let mut result = ToolResult::failure(call, said);
+                    if let Some(id) = open.ids.get(index) {
+                        result.call_id.clone_from(id);
+                    }
                     emit(Emit::Message(&result.into()));
                 }
             }
@@ -127,53 +134,56 @@ impl Projection {
 }
 
 impl OpenBatch {
-    /// Takes a result; true when it was the last that was missing.
-    fn answer(&mut self, result: &ToolResult, key: Option<usize>, message: &Message) -> bool {
-        let mut pairing = Pairing::resume(
-            self.calls.iter().map(|call| call.id.as_str()),
-            &self.taken,
-            self.next,
-        );
+    /// Takes a result, and emits what stands next in the order of the calls.
+    fn answer(
+        &mut self,
+        result: &ToolResult,
+        key: Option<usize>,
+        message: &Message,
+        emit: &mut dyn FnMut(Emit<'_>),
+    ) {
+        let calls = self.calls.iter().map(|call| call.id.as_str());
+        let mut pairing = Pairing::resume(calls, &self.taken, self.next);
         let Pair::Answer(index) = pairing.pair(&result.call_id, key) else {
-            return false; // a second or a foreign result: set aside
+            return; // a second or a foreign result: set aside
         };
         self.next = index + 1;
-        if let (Some(taken), Some(slot), Some(id)) = (
-            self.taken.get_mut(index),
-            self.results.get_mut(index),
-            self.ids.get(index),
-        ) {
-            *taken = true;
-            let mut result = result.clone();
-            result.call_id.clone_from(id);
-            *slot = Some(Message {
-                body: Body::Tool(result),
-                ..message.clone()
-            });
+        let (Some(taken), Some(id)) = (self.taken.get_mut(index), self.ids.get(index)) else {
+            return;
+        };
+        *taken = true;
+        if index == self.emitted && *id == result.call_id {
+            emit(Emit::Message(message));
+            self.emitted += 1;
+        } else {
+            let mut message = message.clone();
+            if let Body::Tool(result) = &mut message.body {
+                result.call_id.clone_from(id);
+            }
+            self.early.insert(index, message);
         }
-        self.taken.iter().all(|taken| *taken)
+        while let Some(message) = self.early.remove(&self.emitted) {
+            emit(Emit::Message(&message));
+            self.emitted += 1;
+        }
     }
 }
 
-/// The ids of a response's calls with repeated and empty ones replaced.
+/// The ids of a response's calls with repeated ones replaced. What else a service asks of ids is its
+/// adapter's to see to.
 fn unique_ids(calls: &[ToolCall]) -> Vec<String> {
     let given: HashSet<&str> = calls.iter().map(|call| call.id.as_str()).collect();
     let mut used: HashSet<String> = HashSet::new();
     calls
         .iter()
-        .zip(1..)
-        .map(|(call, place)| {
+        .map(|call| {
             let mut id = call.id.clone();
-            let base = if id.is_empty() {
-                "call"
-            } else {
-                call.id.as_str()
+            let base = match call.id.as_str() {
+                "" => "call",
+                given => given,
             };
-            let mut n = if id.is_empty() { place } else { 2 };
-            while id.is_empty()
-                || used.contains(&id)
-                || (id != call.id && given.contains(id.as_str()))
-            {
+            let mut n = 2;
+            while used.contains(&id) || (id != call.id && given.contains(id.as_str())) {
                 id = format!("{base}_{n}");
                 n += 1;
             }

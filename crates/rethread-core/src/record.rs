@@ -378,11 +378,13 @@ impl Record {
     /// # Errors
     /// When the bytes are not a record; the store's row stays as it is.
     pub fn decode(seq: u64, body: &[u8]) -> Result<Self, serde_json::Error> {
-        let json: RecordJson = serde_json::from_slice(body)?;
+        // Text is checked once here, and then sliced without looking again.
+        let text = std::str::from_utf8(body).map_err(serde::de::Error::custom)?;
+        let json: RecordJson = serde_json::from_str(text)?;
         Ok(Self {
             seq,
             at: json.at,
-            entry: json.into_entry(body)?,
+            entry: json.into_entry(text)?,
         })
     }
 }
@@ -473,7 +475,7 @@ struct RecordJson {
 }
 
 impl RecordJson {
-    fn into_entry(self, body: &[u8]) -> Result<Entry, serde_json::Error> {
+    fn into_entry(self, text: &str) -> Result<Entry, serde_json::Error> {
         let mark = Mark {
             step: self.step,
             call: self.call,
@@ -493,7 +495,7 @@ impl RecordJson {
             .or(self.forked.map(Entry::Forked));
         match known {
             Some(entry) => Ok(entry),
-            None => serde_json::from_slice(body).map(Entry::Unknown),
+            None => Json::parse(text).map(Entry::Unknown),
         }
     }
 }

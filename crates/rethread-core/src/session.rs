@@ -8,10 +8,10 @@ use crate::driver::title;
 use crate::machine::{Command, Config, Machine, Start};
 use crate::tail::Tail;
 use crate::{
-    Agent, Body, CallApproved, CallKey, CallState, Commit, Content, Entry, Error, Forked, Head,
-    History, Json, LateResult, Lease, LeftOut, Message, NotResumable, Page, Prompt, Record,
-    ResumePoint, Run, Store, StoreError, Summary, Timestamp, ToolCall, ToolResult, Writer,
-    resume_point, texts,
+    Agent, Body, CallApproved, CallKey, CallStarted, CallState, Commit, Content, Entry, Error,
+    Forked, Head, History, Json, LateResult, Lease, LeftOut, Message, NotResumable, Page, Prompt,
+    Record, ResumePoint, Run, Store, StoreError, Summary, Timestamp, ToolCall, ToolResult, Wait,
+    Writer, resume_point, texts,
 };
 
 /// A handle to a durable conversation. Cheap to clone; nothing is read until it is asked something.
@@ -153,58 +153,82 @@ impl Session {
     /// kept, and the model is told of it in a new message.
     ///
     /// # Errors
-    /// When the session has no such call, when the call has its answer, and when another writer is
-    /// at work.
+    /// When there is no such session, or it has no such call; when the call has its answer, or is to
+    /// be let start and does not wait for that; and when another writer is at work.
     pub async fn answer(&self, call_id: &str, answer: Answer) -> Result<(), Error> {
-        let mut writer = self.writer().await?;
-        let entries = match self.find_call(call_id, &writer.end).await? {
-            Found::Open(key, call, _) => vec![match answer {
-                Answer::Result(content) => Entry::result(key, ToolResult::for_call(&call, content)),
-                Answer::Failure(reason) => Entry::result(key, ToolResult::failure(&call, reason)),
-                Answer::Deny(reason) => {
-                    Entry::result(key, ToolResult::failure(&call, denial(&reason)))
-                }
-                Answer::Approve => Entry::CallApproved(CallApproved {
-                    call: key,
-                    arguments: None,
-                }),
-                Answer::ApproveWith(arguments) => Entry::CallApproved(CallApproved {
-                    call: key,
-                    arguments: Some(arguments),
-                }),
-            }],
+        let mut writer = self.open_writer(false).await?;
+        match self.answering(call_id, answer, &writer.end).await {
+            Ok(entries) => writer.write(entries, true).await,
+            Err(error) => {
+                writer.release().await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The records that give a call its answer.
+    async fn answering(
+        &self,
+        call_id: &str,
+        answer: Answer,
+        end: &[Record],
+    ) -> Result<Vec<Entry>, Error> {
+        match self.find_call(call_id, end).await? {
+            Found::Open(key, call, state) => {
+                // Leave starts a call, so only one that waits for leave can be given it: any other
+                // may have run already.
+                let waits = matches!(
+                    state,
+                    CallState::Suspended(Wait::Approval) | CallState::Approved
+                );
+                Ok(vec![match answer {
+                    Answer::Result(content) => {
+                        Entry::result(key, ToolResult::for_call(&call, content))
+                    }
+                    Answer::Failure(reason) => {
+                        Entry::result(key, ToolResult::failure(&call, reason))
+                    }
+                    _ if !waits => {
+                        return Err(Error::NotWaiting {
+                            session: self.id.to_string(),
+                            call: call_id.to_owned(),
+                        });
+                    }
+                    Answer::Deny(reason) => {
+                        Entry::result(key, ToolResult::failure(&call, denial(&reason)))
+                    }
+                    Answer::Approve => Entry::CallApproved(CallApproved {
+                        call: key,
+                        arguments: None,
+                    }),
+                    Answer::ApproveWith(arguments) => Entry::CallApproved(CallApproved {
+                        call: key,
+                        arguments: Some(arguments),
+                    }),
+                }])
+            }
             Found::Closed(key, call) => {
                 let (content, success) = match answer {
                     Answer::Result(content) => (content, true),
                     Answer::Failure(reason) => (Content::from(reason), false),
-                    _ => {
-                        writer.release().await?;
-                        return Err(self.already_answered(call_id));
-                    }
+                    _ => return Err(self.already_answered(call_id)),
                 };
                 let told = texts::late_result(&call.name, &call.id, &content.to_text(), success);
-                vec![
+                Ok(vec![
                     Entry::LateResult(LateResult {
                         call: key,
                         content,
                         success,
                     }),
                     Entry::message(Message::agent(told)),
-                ]
+                ])
             }
-            Found::Answered => {
-                writer.release().await?;
-                return Err(self.already_answered(call_id));
-            }
-            Found::Nowhere => {
-                writer.release().await?;
-                return Err(Error::UnknownCall {
-                    session: self.id.to_string(),
-                    call: call_id.to_owned(),
-                });
-            }
-        };
-        writer.write(entries, true).await
+            Found::Answered => Err(self.already_answered(call_id)),
+            Found::Nowhere => Err(Error::UnknownCall {
+                session: self.id.to_string(),
+                call: call_id.to_owned(),
+            }),
+        }
     }
 
     /// Appends messages without calling a model, each commit durable when it returns. The writer
@@ -213,19 +237,27 @@ impl Session {
     /// # Errors
     /// When another writer is at work, or the store fails.
     pub async fn writer(&self) -> Result<SessionWriter, Error> {
+        self.open_writer(true).await
+    }
+
+    async fn open_writer(&self, create: bool) -> Result<SessionWriter, Error> {
         let store = &self.agent.inner.store;
         let mut end = Vec::new();
         let mut last = 0;
-        if let Some(head) = store.head(&self.id).await? {
-            last = head.last;
-            end = read_end(&**store, &self.id).await?.records().to_vec();
+        match store.head(&self.id).await? {
+            Some(head) => {
+                last = head.last;
+                end = read_end(&**store, &self.id).await?.records().to_vec();
+            }
+            None if create => {}
+            None => return Err(self.not_found().into()),
         }
         let committed = store
             .commit(Commit {
                 session: &self.id,
                 writer: Writer::Claim {
                     ttl: self.agent.inner.lease,
-                    create: true,
+                    create,
                     force: false,
                 },
                 after: last,
@@ -319,12 +351,28 @@ impl Session {
     pub async fn fork(&self, at: Option<u64>, to: impl Into<String>) -> Result<Session, Error> {
         let history = self.history().await?;
         let at = at.unwrap_or(u64::MAX).min(history.last());
-        let mut entries: Vec<Entry> = history
+        let (copied, rest): (Vec<Record>, Vec<Record>) = history
             .records()
             .iter()
-            .filter(|record| record.seq <= at)
-            .map(|record| record.entry.clone())
+            .cloned()
+            .partition(|record| record.seq <= at);
+        let mut entries: Vec<Entry> = copied.iter().map(|record| record.entry.clone()).collect();
+        // A call that is open in the copy may have started in this session since. The copy must not
+        // say it never ran, nor start it again.
+        let started = |key: &CallKey| {
+            rest.iter().any(|record| {
+                matches!(&record.entry, Entry::CallStarted(entry) if entry.calls.contains(key))
+            })
+        };
+        let calls: Vec<CallKey> = Tail::of(&copied)
+            .unanswered()
+            .iter()
+            .map(|open| open.call)
+            .filter(started)
             .collect();
+        if !calls.is_empty() {
+            entries.push(Entry::CallStarted(CallStarted { calls }));
+        }
         entries.push(Entry::Forked(Forked {
             session: self.id.to_string(),
             at,
@@ -427,7 +475,7 @@ impl fmt::Debug for Session {
 }
 
 enum Found {
-    Open(CallKey, ToolCall, #[allow(dead_code)] CallState),
+    Open(CallKey, ToolCall, CallState),
     Closed(CallKey, ToolCall),
     Answered,
     Nowhere,
@@ -640,11 +688,25 @@ impl SessionWriter {
             drop_draft: false,
             release,
         };
-        let committed = self.session.agent.inner.store.commit(commit).await?;
-        self.last = committed.last;
-        if release {
-            self.lease = None;
+        let store = &self.session.agent.inner.store;
+        match store.commit(commit).await {
+            Ok(committed) => {
+                self.last = committed.last;
+                if release {
+                    self.lease = None;
+                }
+                Ok(())
+            }
+            Err(error) => {
+                // Whether it was written is not known, so this writer cannot go on. The session is
+                // free for one that reads it first.
+                if let Some(lease) = self.lease.take()
+                    && let Err(error) = store.release(&lease).await
+                {
+                    tracing::debug!(%error, session = %self.session.id, "the lease could not be released");
+                }
+                Err(error.into())
+            }
         }
-        Ok(())
     }
 }

@@ -40,6 +40,8 @@ struct CallTail {
     started: bool,
     suspended: Option<Wait>,
     approved: bool,
+    /// Whether a person ever let it start; it holds for every attempt of the call.
+    leave: bool,
     arguments: Option<Json>,
 }
 
@@ -227,6 +229,7 @@ impl Tail {
                     tail.call(approved.call, |call| {
                         call.suspended = None;
                         call.approved = true;
+                        call.leave = true;
                         call.arguments.clone_from(&approved.arguments);
                     });
                 }
@@ -311,6 +314,14 @@ impl Tail {
             .collect()
     }
 
+    /// Whether a person ever let a call of the last response start.
+    pub(crate) fn has_leave(&self, key: CallKey) -> bool {
+        self.response.as_ref().is_some_and(|response| {
+            let call = response.calls.get(key.index as usize);
+            response.seq == key.message && call.is_some_and(|call| call.leave)
+        })
+    }
+
     /// The arguments a person let a call start with, if they are not the model's own.
     pub(crate) fn edited_arguments(&self) -> HashMap<CallKey, Json> {
         let Some(response) = &self.response else {
@@ -368,6 +379,11 @@ impl RunTail {
                         tail.setup.clone_from(&ended.setup);
                     }
                     tail.end = Some(ended.clone());
+                }
+                // The run that was copied goes on, or ended, elsewhere.
+                Entry::Forked(_) => {
+                    tail.open = None;
+                    tail.end = None;
                 }
                 Entry::Message(_, mark) => {
                     if let Some(step) = &mark.step {

@@ -3,7 +3,7 @@
 //! They are part of stored histories and of requests whose exact prefix some models bind their
 //! reasoning to, so a change here changes no session that was recovered before.
 
-use crate::{CallState, ToolCall};
+use crate::{CallState, ToolCall, Wait};
 
 /// The result of a call that started and whose outcome is not known.
 pub const UNKNOWN_RESULT: &str = "The run was interrupted while this tool was at work. It may or may not have \
@@ -13,9 +13,14 @@ completed, and what it changes may or may not have happened. Check the current s
 pub const NOT_STARTED_RESULT: &str = "This tool did not run: the run was interrupted before it started. Nothing was \
 changed by it. Call it again if it is still needed.";
 
-/// The result of a call that waited for an answer from outside which did not come.
+/// The result of a call that waited for leave to start which did not come.
 pub const SUSPENDED_RESULT: &str = "This tool did not run: it waited for an answer from outside, and the conversation \
 went on before one came.";
+
+/// The result of a call whose tool had begun and then waited for an answer from outside which did
+/// not come.
+pub const DEFERRED_RESULT: &str = "This tool handed its work outside, and the conversation went on before an answer \
+came. The work may or may not have been done. Check the current state before repeating it.";
 
 /// The instruction after a response that broke off.
 pub const RETRY_NOTICE: &str = "Your last response was cut off by an interruption before it was complete. Give that \
@@ -49,7 +54,8 @@ pub fn closing_result(call: &ToolCall, state: CallState) -> String {
     match state {
         CallState::Unknown => UNKNOWN_RESULT,
         CallState::NotStarted => NOT_STARTED_RESULT,
-        CallState::Suspended(_) | CallState::Approved => SUSPENDED_RESULT,
+        CallState::Suspended(Wait::Approval) | CallState::Approved => SUSPENDED_RESULT,
+        CallState::Suspended(_) => DEFERRED_RESULT,
     }
     .to_owned()
 }
