@@ -69,6 +69,9 @@ enum Fault {
 struct ScriptedTool {
     #[serde(default = "yes")]
     parallel: bool,
+    /// A JSON schema of the arguments; any object unless set.
+    #[serde(default)]
+    parameters: Option<Json>,
     /// A template over the arguments: `{x}` stands for the argument `x`.
     #[serde(default)]
     result: String,
@@ -159,18 +162,23 @@ impl Script {
     /// The tools of this script.
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        self.tools
-            .iter()
-            .map(|(name, tool)| {
-                let mut spec = ToolSpec::new(name, "A scripted tool.", any_object());
-                spec.parallel = tool.parallel;
-                Arc::new(Scripted {
-                    spec,
-                    tool: tool.clone(),
-                }) as Arc<dyn Tool>
-            })
-            .collect()
+        script_tools(self)
     }
+}
+
+/// The tools of a script.
+#[must_use]
+pub fn script_tools(script: &Script) -> Vec<Arc<dyn Tool>> {
+    let make = |(name, tool): (&String, &ScriptedTool)| {
+        let parameters = tool.parameters.clone().unwrap_or_else(any_object);
+        let mut spec = ToolSpec::new(name, "A scripted tool.", parameters);
+        spec.parallel = tool.parallel;
+        Arc::new(Scripted {
+            spec,
+            tool: tool.clone(),
+        }) as Arc<dyn Tool>
+    };
+    script.tools.iter().map(make).collect()
 }
 
 fn any_object() -> Json {
@@ -183,6 +191,24 @@ fn any_object() -> Json {
 pub struct ScriptModel {
     origin: Origin,
     play: Arc<Play>,
+}
+
+impl ScriptModel {
+    /// The model of a script file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no script.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ScriptError> {
+        Script::open(path).map(|script| script.model())
+    }
+
+    /// The model of a script as JSON.
+    ///
+    /// # Errors
+    /// When it is no script.
+    pub fn from_json(json: &str) -> Result<Self, ScriptError> {
+        Script::from_json(json).map(|script| script.model())
+    }
 }
 
 #[derive(Debug)]
@@ -234,24 +260,28 @@ impl Prompt for ScriptPrompt {
             );
             return failing(ModelError::new(ModelErrorKind::InvalidRequest, message));
         };
-        let error = match reply.error {
-            Some(Fault::Hang) if reply.cut_after.is_none() => return Box::pin(Hanging),
-            Some(Fault::Connection) => ModelErrorKind::Interrupted,
-            Some(Fault::Overloaded) => ModelErrorKind::Overloaded,
-            Some(Fault::Hang) | None => return Box::pin(Playing::new(reply, self.origin.clone())),
+        // With something to say before it, a failure ends a response instead of a call.
+        let says = |reply: &Reply| !reply.text.is_empty() && reply.cut_after != Some(0);
+        let fault = match (reply.error, reply.cut_after) {
+            (_, Some(_)) if says(&reply) => None,
+            (Some(fault), _) => Some(fault),
+            (None, Some(_)) => Some(Fault::Connection),
+            (None, None) => None,
+        };
+        let (kind, said) = match fault {
+            None => return Box::pin(Playing::new(reply, self.origin.clone())),
+            Some(Fault::Hang) => return Box::pin(Hanging),
+            Some(Fault::Overloaded) => (
+                ModelErrorKind::Overloaded,
+                "the scripted model is overloaded",
+            ),
+            Some(Fault::Connection) => (
+                ModelErrorKind::Interrupted,
+                "the scripted connection failed",
+            ),
         };
         self.play.errors.fetch_add(1, Ordering::Relaxed);
-        match reply.cut_after {
-            Some(after) if after > 0 => Box::pin(Playing::new(reply, self.origin.clone())),
-            _ => {
-                let said = if error == ModelErrorKind::Overloaded {
-                    "the scripted model is overloaded"
-                } else {
-                    "the scripted connection failed"
-                };
-                failing(ModelError::new(error, said))
-            }
-        }
+        failing(ModelError::new(kind, said))
     }
 }
 
@@ -292,9 +322,7 @@ struct Playing {
 
 impl Playing {
     fn new(reply: Reply, origin: Origin) -> Self {
-        let cut = reply
-            .cut_after
-            .filter(|_| reply.error.is_some() || reply.cut_after.is_some());
+        let cut = reply.cut_after;
         let text: String = reply.text.chars().take(cut.unwrap_or(usize::MAX)).collect();
         let mut pieces: Vec<ModelEvent> = reply
             .reasoning
@@ -311,14 +339,15 @@ impl Playing {
         let mut response = Assistant::new(text);
         response.reasoning = reply.reasoning.map(Into::into);
         response.origin = Some(origin);
-        if cut.is_some() {
-            let stop = Stop::new(StopReason::Interrupted);
-            response.stop = Some(stop.with_message("the scripted connection dropped"));
-        } else {
-            response.stop = reply
-                .stop
-                .map(|raw| Stop::from_raw(&raw, !reply.tool_calls.is_empty()));
-            for (index, call) in (0..).zip(&reply.tool_calls) {
+        response.stop = match (cut, reply.stop) {
+            (Some(_), _) => {
+                let stop = Stop::new(StopReason::Interrupted);
+                Some(stop.with_message("the scripted connection dropped"))
+            }
+            (None, raw) => raw.map(|raw| Stop::from_raw(&raw, !reply.tool_calls.is_empty())),
+        };
+        if cut.is_none() {
+            for (index, call) in reply.tool_calls.iter().enumerate() {
                 pieces.push(ModelEvent::ToolCall {
                     index,
                     id: call.id.clone(),
@@ -329,7 +358,10 @@ impl Playing {
                     text: call.arguments.get().to_owned(),
                 });
             }
-            response.tool_calls = reply.tool_calls;
+            match &mut response.stop {
+                Some(stop) if stop.reason.withholds_calls() => withhold(stop, &reply.tool_calls),
+                _ => response.tool_calls = reply.tool_calls,
+            }
         }
         Self {
             pieces: pieces.into_iter(),
@@ -338,6 +370,14 @@ impl Playing {
             hangs: reply.error == Some(Fault::Hang),
             response: Some(Box::new(response)),
         }
+    }
+}
+
+/// Notes the calls that are left out of a response that must not run them.
+fn withhold(stop: &mut Stop, calls: &[ToolCall]) {
+    let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
+    if !names.is_empty() {
+        stop.detail = Json::encode(&BTreeMap::from([("withheld_tool_calls", names)])).ok();
     }
 }
 

@@ -257,3 +257,228 @@ impl<E: Engine> Drop for Submission<'_, E> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Notes what was done. A job of zero panics.
+    #[derive(Default)]
+    struct Notes {
+        done: Mutex<Vec<u32>>,
+        undone: Mutex<Vec<u32>>,
+        batches: AtomicUsize,
+        running: AtomicBool,
+    }
+
+    enum Note {
+        Do(u32),
+        Undo(u32),
+    }
+
+    impl Engine for Notes {
+        type Job = Note;
+        type Output = Option<u32>;
+
+        fn run(&self, jobs: Vec<Note>) -> Vec<Option<u32>> {
+            assert!(!self.running.swap(true, Ordering::SeqCst), "two leaders");
+            assert!(!jobs.is_empty() && jobs.len() <= BATCH);
+            self.batches.fetch_add(1, Ordering::SeqCst);
+            let outputs = jobs.into_iter().map(|job| match job {
+                Note::Do(number) => {
+                    self.done.lock().unwrap().push(number);
+                    self.running.store(number != 0, Ordering::SeqCst);
+                    assert_ne!(number, 0, "as the test wants it");
+                    Some(number)
+                }
+                Note::Undo(number) => {
+                    self.undone.lock().unwrap().push(number);
+                    None
+                }
+            });
+            let outputs = outputs.collect();
+            self.running.store(false, Ordering::SeqCst);
+            outputs
+        }
+
+        fn undelivered(&self, output: Option<u32>) -> Option<Note> {
+            output.map(Note::Undo)
+        }
+
+        fn lost(&self) -> Option<u32> {
+            None
+        }
+    }
+
+    struct Flag(AtomicBool);
+
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// A task that is polled only when it was woken.
+    struct Task<'a> {
+        number: u32,
+        woken: Arc<Flag>,
+        future: Option<Submission<'a, Notes>>,
+    }
+
+    impl<'a> Task<'a> {
+        fn new(queue: &'a Queue<Notes>, number: u32, linger: bool) -> Self {
+            Self {
+                number,
+                woken: Arc::new(Flag(AtomicBool::new(true))),
+                future: Some(queue.submit(Note::Do(number), linger)),
+            }
+        }
+
+        /// Whether there was anything to do.
+        fn poll(&mut self) -> bool {
+            if !self.woken.0.swap(false, Ordering::SeqCst) {
+                return false;
+            }
+            let waker = Waker::from(self.woken.clone());
+            let Some(future) = &mut self.future else {
+                return false;
+            };
+            if let Poll::Ready(output) = Pin::new(future).poll(&mut Context::from_waker(&waker)) {
+                assert_eq!(output, Some(self.number));
+                self.future = None;
+            }
+            true
+        }
+    }
+
+    #[test]
+    fn an_uncontended_job_is_done_when_it_is_first_polled() {
+        let queue = Queue::new(Notes::default());
+        for number in 1..=3 {
+            let mut task = Task::new(&queue, number, false);
+            task.poll();
+            assert!(task.future.is_none());
+        }
+        assert_eq!(*queue.engine().done.lock().unwrap(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn jobs_of_lingering_tasks_are_done_together() {
+        let queue = Queue::new(Notes::default());
+        let mut tasks: Vec<_> = (1..=BATCH as u32)
+            .map(|n| Task::new(&queue, n, true))
+            .collect();
+        while tasks
+            .iter_mut()
+            .filter_map(|task| task.poll().then_some(()))
+            .count()
+            > 0
+        {}
+        assert!(tasks.iter().all(|task| task.future.is_none()));
+        assert_eq!(queue.engine().batches.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_leader_that_panics_takes_nobody_with_it() {
+        let queue = Queue::new(Notes::default());
+        let mut leader = Task::new(&queue, 0, true);
+        let mut other = queue.submit(Note::Do(1), false);
+        leader.poll();
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut other).poll(&mut context).is_pending());
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| leader.poll()));
+        assert!(panicked.is_err());
+        assert_eq!(Pin::new(&mut other).poll(&mut context), Poll::Ready(None));
+        let mut next = Task::new(&queue, 2, false);
+        next.poll();
+        assert!(next.future.is_none());
+    }
+
+    proptest! {
+        /// Tasks come, are polled and are dropped in any order; whoever stays is served, and every
+        /// job is done once, or not at all if its task was dropped.
+        #[test]
+        fn nobody_who_waits_is_forgotten(
+            steps in proptest::collection::vec((0..10_u8, any::<prop::sample::Index>(), any::<bool>()), 1..200)
+        ) {
+            let queue = Queue::new(Notes::default());
+            let mut tasks: Vec<Task<'_>> = Vec::new();
+            let mut kept = Vec::new();
+            let mut count = 0;
+            for (what, which, linger) in steps {
+                match what {
+                    0..=3 => {
+                        count += 1;
+                        kept.push(count);
+                        tasks.push(Task::new(&queue, count, linger));
+                    }
+                    4..=7 if !tasks.is_empty() => {
+                        let at = which.index(tasks.len());
+                        tasks[at].poll();
+                    }
+                    8..=9 if !tasks.is_empty() => {
+                        let task = tasks.swap_remove(which.index(tasks.len()));
+                        if task.future.is_some() {
+                            kept.retain(|number| *number != task.number);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            while tasks.iter_mut().filter_map(|task| task.poll().then_some(())).count() > 0 {}
+            prop_assert!(tasks.iter().all(|task| task.future.is_none()), "a task waits for ever");
+            let mut done = queue.engine().done.lock().unwrap().clone();
+            let undone = queue.engine().undone.lock().unwrap().clone();
+            done.retain(|number| !undone.contains(number));
+            done.sort_unstable();
+            kept.sort_unstable();
+            let dropped: Vec<_> = done.iter().filter(|number| !kept.contains(number)).collect();
+            prop_assert!(dropped.is_empty(), "done for nobody and not undone: {dropped:?}");
+            prop_assert_eq!(done, kept);
+            prop_assert!(!queue.lock().led);
+        }
+    }
+
+    #[test]
+    fn tasks_on_many_threads_are_all_served() {
+        let queue = Arc::new(Queue::new(Notes::default()));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(4)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let tasks: Vec<_> = (1..=64)
+                .map(|task| {
+                    let queue = queue.clone();
+                    tokio::spawn(async move {
+                        for n in 0..200 {
+                            let number = task * 1000 + n;
+                            let job = queue.submit(Note::Do(number), n % 3 == 0);
+                            if n % 7 == 0 {
+                                // Given up after a moment, or not.
+                                tokio::select! { biased; _ = job => {}, () = tokio::task::yield_now() => {} }
+                            } else {
+                                assert_eq!(job.await, Some(number));
+                            }
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
+        let mut done = queue.engine().done.lock().unwrap().clone();
+        let count = done.len();
+        done.sort_unstable();
+        done.dedup();
+        assert_eq!(done.len(), count, "a job was done twice");
+        assert!(!queue.lock().led);
+    }
+}

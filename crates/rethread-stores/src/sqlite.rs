@@ -28,6 +28,21 @@ use write::{Job, WriteCommit};
 /// and need no runtime: without contention a future is done when it is first polled. A write waits
 /// for the disk (0.1 to 10 ms as a rule) and for other processes that write to the same file, at
 /// most as long as [`SqliteOptions::busy_timeout`] says.
+///
+/// ```
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("sessions.db");
+/// use rethread_core::{ListQuery, Store};
+/// use rethread_stores::SqliteStore;
+///
+/// let store = SqliteStore::open(path).await?;
+/// for head in store.list(&ListQuery::default()).await? {
+///     println!("{}: {}", head.session, head.state);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct SqliteStore {
     queue: Arc<Queue<File>>,

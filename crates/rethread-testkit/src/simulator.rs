@@ -107,6 +107,11 @@ pub enum Fault {
     SaysItDidNotRun,
     /// The store keeps a lease that was given back.
     KeepsTheLease,
+    /// The store acknowledges that a run ended and keeps something else, so that watchers are told
+    /// of what is not stored.
+    TellsTooEarly,
+    /// The model passes a point that it did not pass when nothing was interrupted.
+    ForgetsTheOrder,
 }
 
 /// Plays the script of one seed.
@@ -250,14 +255,19 @@ impl Simulator {
         report.interruptions += played.interruptions;
         report
             .violations
-            .extend(played.found.into_iter().map(|(_, invariant, detail)| Violation {
-                seed: self.seed,
-                point,
-                crash,
-                invariant,
-                detail,
-                fault: self.fault,
-            }));
+            .extend(
+                played
+                    .found
+                    .into_iter()
+                    .map(|(_, invariant, detail)| Violation {
+                        seed: self.seed,
+                        point,
+                        crash,
+                        invariant,
+                        detail,
+                        fault: self.fault,
+                    }),
+            );
         played.undisturbed
     }
 
@@ -271,7 +281,7 @@ impl Simulator {
         };
         let mut plan = VecDeque::from([(point, first)]);
         let mut at = point;
-        while plan.len() < 5 && random.percent(40) {
+        while plan.len() < 8 && random.percent(60) {
             at += random.between(1, 40);
             let stop = if random.percent(60) {
                 Stop::Crash
@@ -285,9 +295,76 @@ impl Simulator {
 }
 
 fn other(random: &mut Random) -> Stop {
-    let how = random.below(5);
+    let how = random.below(7);
     random.pick(
         Stop::Cancel,
         &[Stop::Drop, Stop::StoreError, Stop::Rival(how)],
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rethread_core::{Assistant, Budget, Json, Message, ToolCall};
+
+    use super::script::{Reply, Turn, mark};
+    use super::*;
+
+    fn reply(calls: &[&str]) -> Reply {
+        let mut response = Assistant::new("so");
+        response.tool_calls = calls
+            .iter()
+            .map(|name| ToolCall::new(*name, *name, Json::empty_object()))
+            .collect();
+        Reply {
+            deltas: Vec::new(),
+            delay: Duration::ZERO,
+            response,
+            failures: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_undisturbed_turn_of_two_tools_costs_five_commits() {
+        for calls in [["read", "fetch"], ["write", "once"], ["read", "write"]] {
+            let script = Script {
+                seed: 0,
+                limits: Budget {
+                    steps: 9,
+                    pauses: 0,
+                    tokens: u64::MAX,
+                },
+                retries: 0,
+                import: Vec::new(),
+                turns: vec![Turn::Say(vec![Message::user(mark(0))])],
+                replies: vec![reply(&calls), reply(&[])],
+                streams: false,
+            };
+            let played = play(&Arc::new(script), VecDeque::new(), None, None, true);
+            assert_eq!(played.found, []);
+            let commits = played
+                .trace
+                .iter()
+                .filter(|line| line.contains("after an append"));
+            assert_eq!(commits.count(), 5, "{calls:?}\n{}", played.trace.join("\n"));
+        }
+    }
+
+    #[test]
+    fn a_seed_tells_the_same_story_every_time() {
+        let story = |seed| {
+            let played = play(
+                &Arc::new(Script::new(seed)),
+                VecDeque::new(),
+                None,
+                None,
+                false,
+            );
+            (played.points, played.undisturbed.labels)
+        };
+        for seed in 0..20 {
+            assert_eq!(story(seed), story(seed));
+        }
+    }
 }

@@ -78,7 +78,8 @@ struct Broken(String);
 
 impl From<StoreError> for Broken {
     fn from(error: StoreError) -> Self {
-        let source = std::error::Error::source(&error).map_or_else(String::new, |source| format!(": {source}"));
+        let source = std::error::Error::source(&error)
+            .map_or_else(String::new, |source| format!(": {source}"));
         Self(format!("unexpected error: {error}{source}"))
     }
 }

@@ -5,8 +5,10 @@ mod api;
 mod decode;
 mod encode;
 mod error;
+pub mod formats;
 mod ids;
 mod report;
+pub mod rules;
 mod sse;
 
 pub use api::{Api, UnknownApi};

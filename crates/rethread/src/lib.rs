@@ -40,3 +40,5 @@ pub use rethread_core::*;
 pub use rethread_macros::tool;
 #[cfg(feature = "providers")]
 pub use rethread_providers::*;
+#[cfg(feature = "sqlite")]
+pub use rethread_stores::{SqliteOptions, SqliteStore, Synchronous};

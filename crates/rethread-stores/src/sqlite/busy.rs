@@ -9,8 +9,9 @@ use crate::holder::random;
 
 /// The first wait, about the time a write takes.
 const FIRST: Duration = Duration::from_micros(100);
-/// The longest wait, so that a lock that is held long is noticed soon after it is free.
-const LONGEST: Duration = Duration::from_millis(2);
+/// The longest wait. Shorter ones make writers alternate at every write, which makes more of them
+/// wait and all of them slower; longer ones leave the lock unused.
+const LONGEST: Duration = Duration::from_millis(8);
 
 /// Does something that fails when another process is in the way, until it is not.
 ///
@@ -25,24 +26,19 @@ pub(super) fn patiently<T>(
         return result;
     }
     let deadline = Instant::now().checked_add(limit);
-    fn p(n:&str,d:f64)->f64{std::env::var(n).ok().and_then(|v|v.parse().ok()).unwrap_or(d)}
-    static P: std::sync::OnceLock<[f64;4]> = std::sync::OnceLock::new();
-    let [first,longest,grow,spin]=*P.get_or_init(||[p("F",100.),p("M",2000.),p("G",1.25),p("Y",0.)]);
-    let (first,longest)=(Duration::from_secs_f64(first*1e-6),Duration::from_secs_f64(longest*1e-6));
-    for _ in 0..spin as u32 { thread::yield_now(); result = operation(); if !result.as_ref().is_err_and(is_busy) { return result; } }
-    let mut wait = first;
+    let mut wait = FIRST;
     let mut dice = random();
     loop {
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return result;
         }
-        // One to two times the wait (xorshift64).
+        // Half to one and a half times the wait (xorshift64).
         dice ^= dice << 13;
         dice ^= dice >> 7;
         dice ^= dice << 17;
         let jitter = wait.mul_f64(f64::from((dice >> 32) as u32) / f64::from(u32::MAX));
         thread::sleep(wait / 2 + jitter);
-        wait = wait.mul_f64(grow).min(longest);
+        wait = (wait * 2).min(LONGEST);
         result = operation();
         if !result.as_ref().is_err_and(is_busy) {
             return result;

@@ -143,8 +143,9 @@ impl File {
             return Err(error);
         }
         if connection.is_readonly(rusqlite::MAIN_DB).map_err(opening)? {
-            let error = io::Error::new(io::ErrorKind::PermissionDenied, "it may not be written");
-            return Err(self.io("opening for writing", error));
+            let help = "the file may not be written; change its permissions";
+            let error = io::Error::new(io::ErrorKind::PermissionDenied, help);
+            return Err(self.io("opening", error));
         }
         if format != Format::Store(schema::KNOWN) {
             let making = |error| self.failure("making the tables", error);
@@ -174,16 +175,15 @@ impl File {
         self.must_exist()?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
         let opened = match self.connect(&plain(&self.path), flags) {
+            Err(error) if is_not_writable(&error) && self.has_log() => {
+                let help = "the log beside it cannot be read because the folder may not be \
+                            written; copy the file and its -wal file to another folder";
+                return Err(self.io("opening", help));
+            }
             // A reader, too, needs SQLite's `-shm` file. Where it can neither be found nor made,
             // nobody writes; and without a log all there is stands in the file.
-            Err(error)
-                if matches!(
-                    error.sqlite_error_code(),
-                    Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly)
-                ) && !self.has_log() =>
-            {
-                let flags = flags | OpenFlags::SQLITE_OPEN_URI;
-                self.connect(&immutable(&self.path), flags)
+            Err(error) if is_not_writable(&error) => {
+                self.connect(&immutable(&self.path), flags | OpenFlags::SQLITE_OPEN_URI)
             }
             opened => opened,
         };
@@ -198,11 +198,7 @@ impl File {
         Ok(connection)
     }
 
-    fn connect(
-        &self,
-        path: &Path,
-        flags: OpenFlags,
-    ) -> rusqlite::Result<(Connection, Format)> {
+    fn connect(&self, path: &Path, flags: OpenFlags) -> rusqlite::Result<(Connection, Format)> {
         // A connection is never used by two threads at once, so it needs no mutex of its own.
         let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)?;
@@ -234,13 +230,23 @@ impl File {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        if folder.is_dir() {
-            self.failure("opening", error)
-        } else {
+        if !folder.is_dir() {
             let missing = format!("the folder {} does not exist", folder.display());
-            self.io("opening", io::Error::new(io::ErrorKind::NotFound, missing))
+            return self.io("opening", io::Error::new(io::ErrorKind::NotFound, missing));
         }
+        let help = "check that it is a file, and that it and its folder may be written";
+        self.io(
+            "opening",
+            io::Error::new(io::ErrorKind::PermissionDenied, help),
+        )
     }
+}
+
+fn is_not_writable(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly)
+    )
 }
 
 /// A path that SQLite takes for nothing but a path.

@@ -2,9 +2,7 @@
 
 use std::cell::RefCell;
 
-use rethread_core::{
-    Draft, Head, Holder, LeaseInfo, ListQuery, Page, Row, StoreError, Timestamp,
-};
+use rethread_core::{Draft, Head, Holder, LeaseInfo, ListQuery, Page, Row, StoreError, Timestamp};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 
@@ -60,7 +58,10 @@ impl LeaseRow {
     }
 
     pub(super) fn holder(&self) -> Holder {
-        let known = self.holder.as_deref().and_then(|json| serde_json::from_str(json).ok());
+        let known = self
+            .holder
+            .as_deref()
+            .and_then(|json| serde_json::from_str(json).ok());
         known.unwrap_or_else(|| Holder {
             host: "an unknown machine".to_owned(),
             pid: 0,
@@ -109,9 +110,12 @@ impl File {
             let mut statement = connection.prepare_cached(&list)?;
             let rows = statement.query_map((), HeadRow::read)?;
             // Told apart here: LIKE and GLOB would read more into a prefix than it says.
-            rows.filter(|row| row.as_ref().map_or(true, |row| row.name.starts_with(prefix)))
-                .take(limit)
-                .collect::<rusqlite::Result<Vec<_>>>()
+            rows.filter(|row| {
+                row.as_ref()
+                    .map_or(true, |row| row.name.starts_with(prefix))
+            })
+            .take(limit)
+            .collect::<rusqlite::Result<Vec<_>>>()
         })?;
         // Sessions that are being written are mostly held by the same few processes.
         let known = RefCell::new(None::<(Holder, bool)>);
@@ -126,7 +130,10 @@ impl File {
                 }
             }
         };
-        Ok(found.into_iter().map(|row| row.head(self, is_dead)).collect())
+        Ok(found
+            .into_iter()
+            .map(|row| row.head(self, is_dead))
+            .collect())
     }
 
     pub(super) fn rows(&self, session: &str, page: Page) -> Result<Vec<Row>, StoreError> {
@@ -231,7 +238,11 @@ fn rows(connection: &Connection, id: i64, page: Page) -> rusqlite::Result<Vec<Ro
             "SELECT key, body FROM records WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3",
             first,
             // Beyond the numbers there can be, the end is the end.
-            if seq > u64::from(u32::MAX) { last } else { at(seq) - 1 },
+            if seq > u64::from(u32::MAX) {
+                last
+            } else {
+                at(seq) - 1
+            },
             limit,
         ),
     };
@@ -287,12 +298,12 @@ fn rows_one_by_one(connection: &Connection, id: i64, page: Page) -> rusqlite::Re
     let last = last.unsigned_abs();
     let (seqs, limit): (Box<dyn Iterator<Item = u64>>, usize) = match page {
         Page::After { seq, limit } => (Box::new(seq.saturating_add(1)..=last), limit),
-        Page::Before { seq, limit } => (
-            Box::new((1..=last.min(seq.saturating_sub(1))).rev()),
-            limit,
-        ),
+        Page::Before { seq, limit } => {
+            (Box::new((1..=last.min(seq.saturating_sub(1))).rev()), limit)
+        }
     };
-    let mut statement = connection.prepare_cached("SELECT key, body FROM records WHERE key = ?1")?;
+    let mut statement =
+        connection.prepare_cached("SELECT key, body FROM records WHERE key = ?1")?;
     let (mut rows, mut bytes, mut missing) = (Vec::new(), 0, 0);
     for seq in seqs {
         let mut found = statement.query((key(id, seq)?,))?;

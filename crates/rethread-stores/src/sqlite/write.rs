@@ -139,7 +139,12 @@ impl Writer {
         &self.connection
     }
 
-    fn set_waits(&mut self, waits: bool) -> rusqlite::Result<()> {
+    /// Makes the connection ready for a transaction that waits for the disk, or does not.
+    fn prepare(&mut self, waits: bool) -> rusqlite::Result<()> {
+        if !self.connection.is_autocommit() {
+            // A panic or a failed rollback left a transaction open.
+            self.connection.execute_batch("ROLLBACK")?;
+        }
         if self.waits != Some(waits) {
             self.waits = None;
             let level = if waits { "FULL" } else { "NORMAL" };
@@ -163,19 +168,21 @@ impl Engine for File {
         };
         let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
         let waits = writer.full && jobs.iter().any(Job::is_lasting);
-        if let Err(error) = writer.set_waits(waits) {
+        if let Err(error) = writer
+            .prepare(waits)
+            .and_then(|()| self.begin(&writer.connection))
+        {
             return self.fail_all(&jobs, error);
         }
-        let connection = writer.connection();
-        match self.begin(connection) {
-            Ok(()) => {}
-            Err(error) => return self.fail_all(&jobs, error),
-        }
+        let connection = &writer.connection;
         match self.transaction(connection, &jobs) {
             Ok(outputs) => outputs,
             Err(error) if jobs.len() == 1 => vec![Err(self.failure("writing", error))],
             // One of them cannot be written; which one shows when each is on its own.
-            Err(_) => jobs.iter().map(|job| self.run_alone(connection, job)).collect(),
+            Err(_) => jobs
+                .iter()
+                .map(|job| self.run_alone(connection, job))
+                .collect(),
         }
     }
 
@@ -193,19 +200,21 @@ impl Engine for File {
 
 impl File {
     fn begin(&self, connection: &Connection) -> rusqlite::Result<()> {
-        if !connection.is_autocommit() {
-            // A panic or a failed rollback left a transaction open.
-            connection.execute_batch("ROLLBACK")?;
-        }
         let mut begin = connection.prepare_cached("BEGIN IMMEDIATE")?;
         patiently(self.busy_timeout(), || begin.execute([])).map(drop)
     }
 
     fn fail_all(&self, jobs: &[Job], error: rusqlite::Error) -> Vec<Output> {
         let first = self.failure("writing", error);
-        let why = std::error::Error::source(&first).map_or_else(|| first.to_string(), ToString::to_string);
-        let rest = jobs.iter().skip(1).map(|_| Err(self.io("writing", why.clone())));
-        std::iter::once(Err(first)).chain(rest.collect::<Vec<_>>()).collect()
+        let why = std::error::Error::source(&first)
+            .map_or_else(|| first.to_string(), ToString::to_string);
+        let rest = jobs
+            .iter()
+            .skip(1)
+            .map(|_| Err(self.io("writing", why.clone())));
+        std::iter::once(Err(first))
+            .chain(rest.collect::<Vec<_>>())
+            .collect()
     }
 
     fn run_alone(&self, connection: &Connection, job: &Job) -> Output {
@@ -217,17 +226,14 @@ impl File {
 
     /// Does jobs in the transaction that was begun, and ends it. A job that is refused has written
     /// nothing and does not disturb the others; a failure undoes all of them.
-    fn transaction(
-        &self,
-        connection: &Connection,
-        jobs: &[Job],
-    ) -> rusqlite::Result<Vec<Output>> {
+    fn transaction(&self, connection: &Connection, jobs: &[Job]) -> rusqlite::Result<Vec<Output>> {
         let mut outputs: Vec<Output> = Vec::with_capacity(jobs.len());
         let result = (|| {
             for job in jobs {
                 outputs.push(self.perform(connection, job)?);
             }
-            connection.prepare_cached("COMMIT")?.execute([]).map(drop)
+            let mut commit = connection.prepare_cached("COMMIT")?;
+            patiently(self.busy_timeout(), || commit.execute([])).map(drop)
         })();
         match result {
             Ok(()) => {
@@ -237,7 +243,11 @@ impl File {
                 Ok(outputs)
             }
             Err(error) => {
-                for lease in outputs.iter().flatten().filter_map(|done| done.lease.as_ref()) {
+                for lease in outputs
+                    .iter()
+                    .flatten()
+                    .filter_map(|done| done.lease.as_ref())
+                {
                     self.leases().remove(&lease.session, lease.fence);
                 }
                 if !connection.is_autocommit() {
@@ -369,7 +379,17 @@ impl File {
             connection,
             TAKE,
             params![
-                id, int(last), now.0, messages, state, title, load_from, fence, holder, since, until
+                id,
+                int(last),
+                now.0,
+                messages,
+                state,
+                title,
+                load_from,
+                fence,
+                holder,
+                since,
+                until
             ],
         )?;
         Ok(Ok(Committed { lease, last }))
@@ -393,7 +413,16 @@ impl File {
             connection,
             KEEP,
             params![
-                id, fence, after, int(last), now.0, messages, state, title, load_from, until
+                id,
+                fence,
+                after,
+                int(last),
+                now.0,
+                messages,
+                state,
+                title,
+                load_from,
+                until
             ],
         )?;
         if kept == 0 {
@@ -426,7 +455,7 @@ impl File {
         let mut insert = connection.prepare_cached("INSERT INTO records VALUES(?1, ?2)")?;
         let mut last = commit.after;
         for row in &commit.rows {
-            last += 1;
+            last = last.saturating_add(1);
             // Text where it is, for the sake of people and of SQLite's JSON functions.
             match std::str::from_utf8(row) {
                 Ok(text) => insert.execute((key(id, last)?, text))?,
@@ -447,7 +476,11 @@ impl File {
             return Ok(Err(busy(session, &lease)));
         }
         let (first, last) = keys(id);
-        execute(connection, "DELETE FROM records WHERE key BETWEEN ?1 AND ?2", (first, last))?;
+        execute(
+            connection,
+            "DELETE FROM records WHERE key BETWEEN ?1 AND ?2",
+            (first, last),
+        )?;
         execute(connection, "DELETE FROM drafts WHERE session = ?1", (id,))?;
         execute(connection, "DELETE FROM sessions WHERE id = ?1", (id,))?;
         Ok(Ok(NOTHING))
@@ -503,7 +536,10 @@ fn holder_json() -> &'static str {
     JSON.get_or_init(|| serde_json::to_string(this_process()).unwrap_or_default())
 }
 
-const NOTHING: Committed = Committed { lease: None, last: 0 };
+const NOTHING: Committed = Committed {
+    lease: None,
+    last: 0,
+};
 
 fn execute(connection: &Connection, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
     connection.prepare_cached(sql)?.execute(params)

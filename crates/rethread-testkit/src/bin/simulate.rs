@@ -26,9 +26,12 @@ fn arguments() -> Result<Arguments, String> {
     };
     let mut given = std::env::args().skip(1);
     while let Some(name) = given.next() {
-        let value = given.next().ok_or_else(|| format!("`{name}` needs a value"))?;
+        let value = given
+            .next()
+            .ok_or_else(|| format!("`{name}` needs a value"))?;
         let number = |text: &str| -> Result<u64, String> {
-            text.parse().map_err(|_| format!("`{name}` needs a number, not `{text}`"))
+            text.parse()
+                .map_err(|_| format!("`{name}` needs a number, not `{text}`"))
         };
         match name.as_str() {
             "--points" => found.points = number(&value)?,
@@ -70,7 +73,11 @@ fn main() -> io::Result<ExitCode> {
         seed += 1;
         if told.elapsed() > Duration::from_secs(10) {
             told = Instant::now();
-            writeln!(out, "{} crash points of {} scripts", report.crash_points, report.scripts)?;
+            writeln!(
+                out,
+                "{} crash points of {} scripts",
+                report.crash_points, report.scripts
+            )?;
         }
     }
     for violation in report.violations.iter().take(TOLD) {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rethread_core::{
-    Assistant, Body, Budget, CallKey, CallState, Cause, Commit, Committed, Entry, Error, Event,
-    History, Json, Lease, Message, NotResumable, Outcome, Record, Repeat, Reply, ResumePoint,
+    Assistant, Body, Budget, CallKey, CallState, Cause, Commit, Committed, Draft, Entry, Error,
+    Event, Json, Lease, Message, NotResumable, Outcome, Record, Repeat, Reply, ResumePoint,
     RunKind, RunStarted, Status, StopReason, StoreError, ToolContext, Wait, Writer, resume_point,
     texts,
 };
@@ -41,7 +41,11 @@ pub(super) fn released(state: &mut State, process: u32, lease: &Lease) {
 }
 
 /// A draft was kept.
-pub(super) fn drafted(state: &mut State, process: u32) {
+pub(super) fn drafted(state: &mut State, process: u32, draft: &Draft) {
+    let session = state.session(process).to_owned();
+    if let Some(ledger) = state.ledgers.get_mut(&session) {
+        ledger.draft = Some(draft.text.clone());
+    }
     let owns = state.owns(process);
     state.require(owns, Invariant::OneWriter, || {
         format!("process {process} wrote a draft without holding the session")
@@ -97,14 +101,24 @@ pub(super) fn committed(state: &mut State, process: u32, commit: &Commit<'_>, do
     for record in new {
         if let Entry::Forked(forked) = &record.entry {
             let of_parent = |effect: &&Effect| {
-                effect.touched && effect.session == forked.session && effect.key.message <= forked.at
+                effect.touched
+                    && effect.session == forked.session
+                    && effect.key.message <= forked.at
             };
             let keys = state.effects.iter().filter(of_parent);
             inherited = keys.map(|effect| effect.key).collect();
         }
         budget(state, process, &mut used, record, judging && !copied);
     }
-    let ended = new.iter().any(|record| matches!(record.entry, Entry::RunEnded(_)));
+    if judging && !copied {
+        framed(state, ledger.history.records(), first);
+    }
+    if new.iter().any(drops_draft) {
+        ledger.draft = None;
+    }
+    let ended = new
+        .iter()
+        .any(|record| matches!(record.entry, Entry::RunEnded(_)));
     if let Some(before) = before
         && !copied
     {
@@ -124,7 +138,13 @@ pub(super) fn committed(state: &mut State, process: u32, commit: &Commit<'_>, do
     }
 }
 
-fn own(state: &mut State, process: u32, ledger: &mut Ledger, commit: &Commit<'_>, done: &Committed) {
+fn own(
+    state: &mut State,
+    process: u32,
+    ledger: &mut Ledger,
+    commit: &Commit<'_>,
+    done: &Committed,
+) {
     let holder = ledger
         .owner
         .as_ref()
@@ -164,11 +184,7 @@ fn budget(state: &mut State, process: u32, used: &mut Budget, record: &Record, j
     match &record.entry {
         Entry::RunStarted(started) => {
             let granted = state.at.get(&process).is_none_or(|(_, grant)| *grant);
-            let want = if granted {
-                Budget::default()
-            } else {
-                *used
-            };
+            let want = if granted { Budget::default() } else { *used };
             state.require(!judged || started.used == want, Invariant::Budget, || {
                 format!("a run begins with {:?} used, not {want:?}", started.used)
             });
@@ -198,6 +214,50 @@ fn budget(state: &mut State, process: u32, used: &mut Budget, record: &Record, j
     }
 }
 
+/// Whether a draft means nothing any more: the response is there, or another message is answered.
+fn drops_draft(record: &Record) -> bool {
+    match &record.entry {
+        Entry::RunStarted(started) => started.kind == RunKind::Run,
+        Entry::Message(_, mark) => mark.step.is_some(),
+        _ => false,
+    }
+}
+
+/// What a run writes is framed by its beginning and its end, and its instructions are kept.
+fn framed(state: &mut State, records: &[Record], first: usize) {
+    for at in first..records.len() {
+        let (earlier, record) = match (records.get(..at), records.get(at)) {
+            (Some(earlier), Some(record)) => (earlier, record),
+            _ => return,
+        };
+        let run = earlier.iter().rev().find_map(|record| match &record.entry {
+            Entry::RunStarted(started) => Some(Some(started.run.as_str())),
+            Entry::RunEnded(_) | Entry::Forked(_) => Some(None),
+            _ => None,
+        });
+        let run = run.flatten();
+        let (right, what) = match &record.entry {
+            Entry::RunEnded(ended) => (run == Some(ended.run.as_str()), "end"),
+            Entry::Message(_, mark) => match &mark.step {
+                Some(step) => (run == Some(step.run.as_str()), "step"),
+                None => continue,
+            },
+            Entry::CallStarted(_) => (run.is_some(), "start of a call"),
+            Entry::RunStarted(started) => {
+                let known = earlier.iter().any(|record| match &record.entry {
+                    Entry::Setup(setup) => started.setup.as_ref() == Some(&setup.digest),
+                    _ => false,
+                });
+                (known, "setup")
+            }
+            _ => continue,
+        };
+        state.require(right, Invariant::TrueEnd, || {
+            format!("the {what} of record {} belongs to no run", record.seq)
+        });
+    }
+}
+
 /// Judges one new record.
 fn entry(state: &mut State, process: u32, session: &str, ledger: &Ledger, record: &Record) {
     match &record.entry {
@@ -223,7 +283,10 @@ fn entry(state: &mut State, process: u32, session: &str, ledger: &Ledger, record
                     )
             });
             state.require(waits, Invariant::StartsOnce, || {
-                format!("{:?} was let start, but does not wait for leave", approved.call)
+                format!(
+                    "{:?} was let start, but does not wait for leave",
+                    approved.call
+                )
             });
         }
         Entry::LateResult(late) => {
@@ -231,7 +294,12 @@ fn entry(state: &mut State, process: u32, session: &str, ledger: &Ledger, record
             state.require(
                 !open.iter().any(|open| open.key == late.call),
                 Invariant::ResultKept,
-                || format!("a result for the open call {:?} was taken for a late one", late.call),
+                || {
+                    format!(
+                        "a result for the open call {:?} was taken for a late one",
+                        late.call
+                    )
+                },
             );
         }
         _ => {}
@@ -264,14 +332,26 @@ fn stored(state: &mut State, process: u32, message: &Message, response: &Assista
                 state.violation(invariant, format!("made: {made}\n  kept: {kept}"));
             }
         }
-        Some(Produced::Cut(text)) => {
+        Some(Produced::Cut {
+            text,
+            reason,
+            calls,
+        }) => {
             let kept = response.content.to_text();
+            let detail = response.stop.as_ref().and_then(|stop| stop.detail.as_ref());
+            let named = detail.map(|detail| detail.get().to_owned());
             state.require(
-                response.stop_reason() == StopReason::Interrupted
+                response.stop_reason() == reason
                     && response.tool_calls.is_empty()
-                    && kept == text,
+                    && kept == text
+                    && (calls.is_empty() || named == Some(withheld(&calls))),
                 Invariant::TrueEnd,
-                || format!("a response that broke off after {text:?} is kept as {}", oracle::json(message)),
+                || {
+                    format!(
+                        "a response that broke off after {text:?} is kept as {}",
+                        oracle::json(message)
+                    )
+                },
             );
         }
     }
@@ -366,9 +446,12 @@ fn begun(state: &mut State, ledger: &Ledger, before: &View, new: &[Record]) {
     state.require(told == want, Invariant::SameRequest, || {
         format!("a resume from {} tells the model {told:?}", before.state)
     });
-    let results = new
-        .iter()
-        .filter(|record| record.entry.as_message().is_some_and(|message| message.as_tool().is_some()));
+    let results = new.iter().filter(|record| {
+        record
+            .entry
+            .as_message()
+            .is_some_and(|message| message.as_tool().is_some())
+    });
     if before.state == "call_model" {
         let results = results.count();
         state.require(results == 0, Invariant::SameRequest, || {
@@ -383,7 +466,12 @@ fn begun(state: &mut State, ledger: &Ledger, before: &View, new: &[Record]) {
         let was = before.open.iter().find(|was| was.key == open.key);
         let repeats = ledger
             .message(open.key.message)
-            .and_then(|message| message.as_assistant()?.tool_calls.get(open.key.index as usize))
+            .and_then(|message| {
+                message
+                    .as_assistant()?
+                    .tool_calls
+                    .get(open.key.index as usize)
+            })
             .and_then(|call| kind(&call.name))
             .map_or(Repeat::Never, |kind| kind.repeat);
         let may = match was.map(|was| was.state) {
@@ -393,7 +481,10 @@ fn begun(state: &mut State, ledger: &Ledger, before: &View, new: &[Record]) {
             _ => false,
         };
         state.require(may, Invariant::StartsOnce, || {
-            format!("call `{}`, which was {was:?}, is left open by a resume", open.id)
+            format!(
+                "call `{}`, which was {was:?}, is left open by a resume",
+                open.id
+            )
         });
     }
 }
@@ -404,11 +495,22 @@ fn stands(state: &mut State, session: &str, ledger: &Ledger, commit: &Commit<'_>
     let point = resume_point(&ledger.history);
     let said = name(&point);
     state.require(said == view.state, Invariant::TrueEnd, || {
-        format!("the resume point of {session} is {said}, by the table it is {}", view.state)
+        format!(
+            "the resume point of {session} is {said}, by the table it is {}",
+            view.state
+        )
     });
     if let Ok(point) = &point {
-        let open: Vec<_> = point.unanswered.iter().map(|open| (open.call, open.state)).collect();
-        let want: Vec<_> = view.open.iter().map(|open| (open.key, open.state)).collect();
+        let open: Vec<_> = point
+            .unanswered
+            .iter()
+            .map(|open| (open.call, open.state))
+            .collect();
+        let want: Vec<_> = view
+            .open
+            .iter()
+            .map(|open| (open.key, open.state))
+            .collect();
         state.require(open == want, Invariant::TrueState, || {
             format!("the open calls are {open:?}, by the table {want:?}")
         });
@@ -427,9 +529,16 @@ fn stands(state: &mut State, session: &str, ledger: &Ledger, commit: &Commit<'_>
             .take(commit.rows.len())
             .filter(|record| record.entry.as_message().is_none())
             .count();
-    state.require(summary.messages == messages as u64, Invariant::Summary, || {
-        format!("the summary counts {} messages, there are {messages}", summary.messages)
-    });
+    state.require(
+        summary.messages == messages as u64,
+        Invariant::Summary,
+        || {
+            format!(
+                "the summary counts {} messages, there are {messages}",
+                summary.messages
+            )
+        },
+    );
 }
 
 fn name(point: &Result<ResumePoint, NotResumable>) -> &'static str {
@@ -481,9 +590,21 @@ pub(super) fn request(state: &mut State, process: u32, messages: &[Message]) {
         return;
     };
     let sent: Vec<String> = messages.iter().map(oracle::json).collect();
-    differs(state, messages, &sent, &oracle::request(ledger.records()), "the records");
+    differs(
+        state,
+        messages,
+        &sent,
+        &oracle::request(ledger.records()),
+        "the records",
+    );
     if let Some(expected) = state.expected.take() {
-        differs(state, messages, &sent, &expected, "the run that was not interrupted");
+        differs(
+            state,
+            messages,
+            &sent,
+            &expected,
+            "the run that was not interrupted",
+        );
     }
     let stands = oracle::view(ledger.records()).state;
     state.require(stands == "call_model", Invariant::TrueEnd, || {
@@ -496,7 +617,9 @@ pub(super) fn request(state: &mut State, process: u32, messages: &[Message]) {
         || format!("a request is sent with {used:?} used of {limits:?}"),
     );
     if state.known.is_none() {
-        state.requests.insert((session.clone(), ledger.commits), sent);
+        state
+            .requests
+            .insert((session.clone(), ledger.commits), sent);
     }
     state.ledgers.insert(session.clone(), ledger);
     arrived(state, process, &session);
@@ -527,26 +650,45 @@ fn differs(state: &mut State, messages: &[Message], sent: &[String], want: &[Str
 /// A model call came to a whole response.
 pub(super) fn produced(state: &mut State, process: u32, response: &Assistant) {
     let mut response = response.clone();
-    let withheld = matches!(
+    let stopped = matches!(
         response.stop_reason(),
         StopReason::Refusal | StopReason::Interrupted
     );
-    if withheld && !response.tool_calls.is_empty() {
-        let names: Vec<String> = response.tool_calls.drain(..).map(|call| call.name).collect();
+    if stopped && !response.tool_calls.is_empty() {
+        let names: Vec<String> = response
+            .tool_calls
+            .drain(..)
+            .map(|call| call.name)
+            .collect();
         response.native.clear();
         response.digest = None;
         if let Some(stop) = &mut response.stop {
-            let detail = serde_json::json!({ "withheld_tool_calls": names });
-            stop.detail = Json::encode(&detail).ok();
+            stop.detail = Json::parse(&withheld(&names)).ok();
         }
     }
     let json = oracle::json(&response.into());
     state.produced.insert(process, Produced::Whole(json));
 }
 
-/// A model call broke off after some text.
-pub(super) fn produced_cut(state: &mut State, process: u32, text: &str) {
-    state.produced.insert(process, Produced::Cut(text.to_owned()));
+/// What is said of the calls a response is stored without.
+fn withheld(names: &[String]) -> String {
+    serde_json::json!({ "withheld_tool_calls": names }).to_string()
+}
+
+/// A model call broke off after some output.
+pub(super) fn produced_cut(
+    state: &mut State,
+    process: u32,
+    text: &str,
+    reason: StopReason,
+    calls: &[String],
+) {
+    let cut = Produced::Cut {
+        text: text.to_owned(),
+        reason,
+        calls: calls.to_vec(),
+    };
+    state.produced.insert(process, cut);
 }
 
 // ---------------------------------------------------------------- tools
@@ -630,11 +772,16 @@ fn start(
         }
     }
     state.require(recorded && !answered, Invariant::StartsOnce, || {
-        format!("{} starts for {key:?}; recorded: {recorded}, answered: {answered}", kind.name)
+        format!(
+            "{} starts for {key:?}; recorded: {recorded}, answered: {answered}",
+            kind.name
+        )
     });
-    state.require(!kind.asks || !leaves.is_empty(), Invariant::StartsOnce, || {
-        format!("{} starts for {key:?} without leave", kind.name)
-    });
+    state.require(
+        !kind.asks || !leaves.is_empty(),
+        Invariant::StartsOnce,
+        || format!("{} starts for {key:?} without leave", kind.name),
+    );
     let call = ledger
         .message(key.message)
         .and_then(|message| message.as_assistant()?.tool_calls.get(key.index as usize));
@@ -646,7 +793,10 @@ fn start(
             && edited.unwrap_or(&call.arguments) == arguments
     });
     state.require(right, Invariant::StartsOnce, || {
-        format!("{} starts for {key:?} with {arguments:?}, asked for: {call:?}", kind.name)
+        format!(
+            "{} starts for {key:?} with {arguments:?}, asked for: {call:?}",
+            kind.name
+        )
     });
     let fence = ledger.owner.as_ref().map_or(0, |owner| owner.fence);
     state.require(context.fence == fence, Invariant::OneWriter, || {
@@ -677,15 +827,18 @@ pub(super) fn event(state: &mut State, process: u32, event: &Event) {
     let records = ledger.records();
     let of_call = |id: &str| {
         records.iter().rev().any(|record| match &record.entry {
-            Entry::Message(message, _) => message.as_tool().is_some_and(|result| result.call_id == id),
+            Entry::Message(message, _) => {
+                message.as_tool().is_some_and(|result| result.call_id == id)
+            }
             _ => false,
         })
     };
-    let last = |wanted: fn(&Entry) -> bool| records.iter().rev().any(|record| wanted(&record.entry));
+    let last =
+        |wanted: fn(&Entry) -> bool| records.iter().rev().any(|record| wanted(&record.entry));
     let durable = match event {
-        Event::RunStarted { run, .. } => records
-            .iter()
-            .any(|record| matches!(&record.entry, Entry::RunStarted(started) if started.run == *run)),
+        Event::RunStarted { run, .. } => records.iter().any(
+            |record| matches!(&record.entry, Entry::RunStarted(started) if started.run == *run),
+        ),
         Event::ToolStarted { .. } => last(|entry| matches!(entry, Entry::CallStarted(_))),
         Event::ToolCompleted { call_id, .. }
         | Event::ToolFailed { call_id, .. }
@@ -741,16 +894,39 @@ pub(super) fn status(state: &mut State, session: &str, status: &Status) {
         (Err(said), Err(reason)) => said == reason,
         _ => false,
     };
-    state.require(same && status.unreadable.is_empty(), Invariant::TrueEnd, || {
-        format!("{session} says it is {status:?}, its records say {point:?} because of {cause:?}")
+    let kept = ledger.draft.clone().filter(|_| status.point.is_ok());
+    let last = ledger.records().len();
+    state.require(
+        same && status.unreadable.is_empty(),
+        Invariant::TrueEnd,
+        || {
+            format!(
+                "{session} says it is {status:?}, its records say {point:?} because of {cause:?}"
+            )
+        },
+    );
+    let text = status
+        .point
+        .as_ref()
+        .ok()
+        .and_then(|point| point.draft.as_ref());
+    let text = text.map(|draft| draft.text.clone());
+    state.require(text == kept, Invariant::Summary, || {
+        format!("the draft of {session} is {text:?}, not {kept:?}")
     });
     let head = &status.head;
-    let last = state.ledgers.get(session).map_or(0, |ledger| ledger.records().len());
     state.require(head.last == last as u64, Invariant::Summary, || {
-        format!("the head of {session} says {}, there are {last} records", head.last)
+        format!(
+            "the head of {session} says {}, there are {last} records",
+            head.last
+        )
     });
     state.require(head.state == name(&point), Invariant::Summary, || {
-        format!("the head of {session} says {}, its records {}", head.state, name(&point))
+        format!(
+            "the head of {session} says {}, its records {}",
+            head.state,
+            name(&point)
+        )
     });
 }
 

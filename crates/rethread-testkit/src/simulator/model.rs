@@ -77,13 +77,22 @@ impl Prompt for SimPrompt {
 
     fn send(&mut self) -> ModelStream {
         let mut steps = VecDeque::from([Step::Point("before a request")]);
+        let state = self.world.lock();
+        let odd = state.fault == Some(Fault::ForgetsTheOrder) && state.known.is_some();
+        drop(state);
+        if odd {
+            self.world.hit(self.process, "an odd point");
+        }
         if self.world.hit(self.process, "a request is made") == Hit::Dead {
             return Box::pin(Playing::new(self, VecDeque::from([Step::Forever])));
         }
         let mut state = self.world.lock();
         check::request(&mut state, self.process, &self.messages);
         let session = state.session(self.process).to_owned();
-        let index = state.ledgers.get(&session).map_or(0, |ledger| ledger.responses());
+        let index = state
+            .ledgers
+            .get(&session)
+            .map_or(0, |ledger| ledger.responses());
         let (script, fault) = (state.script.clone(), state.fault);
         drop(state);
         let mut reply = script.reply(index);
@@ -116,7 +125,7 @@ fn play(reply: Reply, failure: Option<Broken>) -> Vec<Step> {
             return vec![Step::Fail(error)];
         }
         Some(Broken::Cut { after, error }) => (Some(after), error),
-        None => (None, false),
+        None => (None, None),
     };
     for (given, delta) in reply.deltas.into_iter().enumerate() {
         if after.is_some_and(|after| given >= after) {
@@ -129,13 +138,8 @@ fn play(reply: Reply, failure: Option<Broken>) -> Vec<Step> {
         steps.push(Step::Point("after a delta"));
     }
     match after {
-        Some(_) if error => {
-            steps.push(Step::Fail(ModelError::new(
-                ModelErrorKind::Interrupted,
-                "the connection dropped",
-            )));
-        }
-        Some(_) => {}
+        Some(_) => steps
+            .extend(error.map(|kind| Step::Fail(ModelError::new(kind, "the connection dropped")))),
         None => {
             steps.push(Step::Point("before a response is complete"));
             steps.push(Step::Done(Box::new(reply.response)));
@@ -151,6 +155,7 @@ struct Playing {
     steps: VecDeque<Step>,
     timer: Option<Pin<Box<Sleep>>>,
     text: String,
+    calls: Vec<String>,
     output: bool,
 }
 
@@ -162,14 +167,21 @@ impl Playing {
             steps,
             timer: None,
             text: String::new(),
+            calls: Vec::new(),
             output: false,
         }
     }
 
     /// Notes that the call broke off.
-    fn broken(&self) {
+    fn broken(&self, error: Option<&ModelError>) {
         if self.output {
-            check::produced_cut(&mut self.world.lock(), self.process, &self.text);
+            let reason = match error.map(|error| error.kind) {
+                Some(ModelErrorKind::ContextFull) => StopReason::ContextFull,
+                Some(ModelErrorKind::Refusal) => StopReason::Refusal,
+                _ => StopReason::Interrupted,
+            };
+            let mut state = self.world.lock();
+            check::produced_cut(&mut state, self.process, &self.text, reason, &self.calls);
         }
     }
 }
@@ -190,7 +202,7 @@ impl Stream for Playing {
             }
             match self.steps.pop_front() {
                 None => {
-                    self.broken();
+                    self.broken(None);
                     return Poll::Ready(None);
                 }
                 Some(Step::Forever) => {
@@ -208,13 +220,15 @@ impl Stream for Playing {
                 },
                 Some(Step::Give(event)) => {
                     self.output = true;
-                    if let ModelEvent::Text(text) = &event {
-                        self.text.push_str(text);
+                    match &event {
+                        ModelEvent::Text(text) => self.text.push_str(text),
+                        ModelEvent::ToolCall { name, .. } => self.calls.push(name.clone()),
+                        _ => {}
                     }
                     return Poll::Ready(Some(Ok(event)));
                 }
                 Some(Step::Fail(error)) => {
-                    self.broken();
+                    self.broken(Some(&error));
                     self.steps.clear();
                     return Poll::Ready(Some(Err(error)));
                 }

@@ -64,15 +64,25 @@ fn deciding(records: &[Record]) -> Vec<(u64, &Message, Option<CallKey>, bool)> {
 
 /// Pairs results with calls: by the call a record names, then by position, then by id. Gives for
 /// each result the call it answers.
-fn pair(seq: u64, calls: &[ToolCall], results: &[(&ToolResult, Option<CallKey>)]) -> Vec<Option<usize>> {
+fn pair(
+    seq: u64,
+    calls: &[ToolCall],
+    results: &[(&ToolResult, Option<CallKey>)],
+) -> Vec<Option<usize>> {
     let mut taken: Vec<usize> = Vec::new();
     let mut expected = 0;
     let mut pairs = Vec::new();
     for (result, key) in results {
         let free = |index: &usize| *index < calls.len() && !taken.contains(index);
-        let named = key.filter(|key| key.message == seq).map(|key| key.index as usize);
+        let named = key
+            .filter(|key| key.message == seq)
+            .map(|key| key.index as usize);
         let mut candidates: Vec<usize> = named.into_iter().collect();
-        let same = |index: &usize| calls.get(*index).is_some_and(|call| call.id == result.call_id);
+        let same = |index: &usize| {
+            calls
+                .get(*index)
+                .is_some_and(|call| call.id == result.call_id)
+        };
         candidates.extend(Some(expected).filter(same));
         candidates.extend((0..calls.len()).filter(same));
         let found = candidates.into_iter().find(free);
@@ -94,8 +104,12 @@ pub(super) fn view(records: &[Record]) -> View {
             open: Vec::new(),
         };
     };
-    let response = messages.iter().rposition(|(_, message, ..)| message.as_assistant().is_some());
-    let after = messages.get(response.map_or(0, |at| at + 1)..).unwrap_or(&[]);
+    let response = messages
+        .iter()
+        .rposition(|(_, message, ..)| message.as_assistant().is_some());
+    let after = messages
+        .get(response.map_or(0, |at| at + 1)..)
+        .unwrap_or(&[]);
     let results: Vec<_> = after
         .iter()
         .filter_map(|(_, message, key, _)| Some((message.as_tool()?, *key)))
@@ -107,7 +121,10 @@ pub(super) fn view(records: &[Record]) -> View {
     {
         let pairs = pair(*seq, &assistant.tool_calls, &results);
         if let Some(result) = last.as_tool() {
-            let known = assistant.tool_calls.iter().any(|call| call.id == result.call_id);
+            let known = assistant
+                .tool_calls
+                .iter()
+                .any(|call| call.id == result.call_id);
             foreign_end = pairs.last() == Some(&None) && !known;
         }
         for (index, call) in (0_u32..).zip(&assistant.tool_calls) {
@@ -205,7 +222,11 @@ pub(super) fn request(records: &[Record]) -> Vec<String> {
         .unwrap_or(0);
     let messages = messages.get(start..).unwrap_or(&[]);
     let responses: Vec<usize> = (0..messages.len())
-        .filter(|at| messages.get(*at).is_some_and(|(_, message, _)| message.as_assistant().is_some()))
+        .filter(|at| {
+            messages
+                .get(*at)
+                .is_some_and(|(_, message, _)| message.as_assistant().is_some())
+        })
         .collect();
     let first = responses.first().copied().unwrap_or(messages.len());
     let mut out: Vec<Message> = Vec::new();
@@ -242,7 +263,10 @@ pub(super) fn request(records: &[Record]) -> Vec<String> {
             .iter()
             .filter_map(|(_, message, key)| Some((*message, message.as_tool()?, *key)))
             .collect();
-        let keyed: Vec<_> = results.iter().map(|(_, result, key)| (*result, *key)).collect();
+        let keyed: Vec<_> = results
+            .iter()
+            .map(|(_, result, key)| (*result, *key))
+            .collect();
         let pairs = pair(*seq, &assistant.tool_calls, &keyed);
         for (index, (call, id)) in assistant.tool_calls.iter().zip(&ids).enumerate() {
             let answer = pairs
@@ -251,9 +275,8 @@ pub(super) fn request(records: &[Record]) -> Vec<String> {
                 .and_then(|at| results.get(at));
             let mut answer: Message = match answer {
                 Some((message, ..)) => (*message).clone(),
-                None => {
-                    ToolResult::failure(call, texts::closing_result(call, CallState::Unknown)).into()
-                }
+                None => ToolResult::failure(call, texts::closing_result(call, CallState::Unknown))
+                    .into(),
             };
             if let Body::Tool(result) = &mut answer.body {
                 result.call_id.clone_from(id);
@@ -300,11 +323,17 @@ pub(super) fn breach(messages: &[Message]) -> Option<String> {
         match &message.body {
             Body::Tool(result) => {
                 if waiting.first().is_none_or(|(id, _)| *id != result.call_id) {
-                    return Some(format!("a result for `{}` at the wrong place", result.call_id));
+                    return Some(format!(
+                        "a result for `{}` at the wrong place",
+                        result.call_id
+                    ));
                 }
                 let (_, name) = waiting.remove(0);
                 if name != result.name && !result.name.is_empty() {
-                    return Some(format!("a result of `{}` for a call of `{name}`", result.name));
+                    return Some(format!(
+                        "a result of `{}` for a call of `{name}`",
+                        result.name
+                    ));
                 }
             }
             _ if !waiting.is_empty() => {

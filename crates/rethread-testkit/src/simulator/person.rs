@@ -14,9 +14,15 @@ pub(super) enum Action {
     /// Makes the session from an imported history.
     Import(Vec<Message>),
     Say(Vec<Message>),
-    Append(Message),
-    Fork { at: u64, to: String },
-    Resume { grant: bool, override_stop: bool },
+    Append(Box<Message>),
+    Fork {
+        at: u64,
+        to: String,
+    },
+    Resume {
+        grant: bool,
+        override_stop: bool,
+    },
     Answer(String, Answer),
     /// All is done.
     Rest,
@@ -86,7 +92,7 @@ pub(super) fn decide(
             next().unwrap_or(Action::Rest)
         }
         Err(NotResumable::ContextFull) if random.percent(50) => {
-            Action::Append(Message::summary("what was said so far"))
+            Action::Append(Box::new(Message::summary("what was said so far")))
         }
         Err(NotResumable::Refused | NotResumable::UnknownStop | NotResumable::ContextFull)
             if random.percent(50) =>
@@ -101,12 +107,7 @@ pub(super) fn decide(
 }
 
 /// The first turn that has not been taken.
-fn next_turn(
-    state: &State,
-    session: &str,
-    turns: &[Turn],
-    ledger: &Ledger,
-) -> Option<Action> {
+fn next_turn(state: &State, session: &str, turns: &[Turn], ledger: &Ledger) -> Option<Action> {
     for (index, turn) in turns.iter().enumerate() {
         match turn {
             Turn::Say(messages) if !ledger.holds(&mark(index)) => {
@@ -181,9 +182,10 @@ fn late(ledger: &Ledger) -> Option<Action> {
             .any(|record| matches!(&record.entry, Entry::LateResult(late) if late.call == key))
     };
     let suspended = |key: CallKey| {
-        ledger.records().iter().any(
-            |record| matches!(&record.entry, Entry::CallSuspended(waits) if waits.call == key),
-        )
+        ledger
+            .records()
+            .iter()
+            .any(|record| matches!(&record.entry, Entry::CallSuspended(waits) if waits.call == key))
     };
     ledger.records().iter().find_map(|record| {
         let Entry::Message(message, mark) = &record.entry else {

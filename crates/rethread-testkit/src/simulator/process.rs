@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rethread_core::{
-    Agent, BoxFuture, Entry, Error, MemoryStore, Message, Reply, Run, Session, Store as _,
+    Agent, Answer, BoxFuture, Entry, Error, MemoryStore, Message, Reply, Run, Session, Store as _,
     StoreError,
 };
 use tokio_util::sync::CancellationToken;
@@ -108,6 +108,7 @@ fn finish(world: &World) {
     let open: Vec<String> = state
         .ledgers
         .iter()
+        .filter(|(session, _)| !session.starts_with(COPY))
         .filter_map(|(session, ledger)| {
             let view = oracle::view(ledger.records());
             let ends = matches!(
@@ -140,9 +141,15 @@ impl Process {
     fn new(world: &World, store: &MemoryStore, session: &str) -> Self {
         let id = world.process(session);
         let script = Arc::clone(&world.lock().script);
+        // Sometimes the program has been changed when it is started again.
+        let life = u64::from(world.lock().life);
+        let instructions = match Random::of(&[script.seed, life, 7]).percent(10) {
+            true if life > 0 => "be very brief",
+            _ => "be brief",
+        };
         let agent = Agent::builder()
             .model(SimModel::new(world.clone(), id))
-            .instructions("be brief")
+            .instructions(instructions)
             .tools(tools(world, id, &script))
             .store(SimStore {
                 inner: store.clone(),
@@ -202,7 +209,11 @@ impl Process {
             }
             // A handle that was used before knows where its last run ended; a new one reads it.
             let fresh = Random::of(&[u64::from(*rounds)]).percent(30);
-            let session = if fresh { agent.session(id) } else { kept.clone() };
+            let session = if fresh {
+                agent.session(id)
+            } else {
+                kept.clone()
+            };
             let status = match session.status().await {
                 Ok(status) => {
                     check::status(&mut self.world.lock(), id, &status);
@@ -254,7 +265,7 @@ impl Process {
             Action::Append(message) => {
                 let append = async {
                     let mut writer = session.writer().await?;
-                    writer.append(message).await?;
+                    writer.append(*message).await?;
                     writer.release().await
                 };
                 self.alone(append).await
@@ -274,7 +285,9 @@ impl Process {
             )
         );
         let mut state = self.world.lock();
-        state.require(expected, Invariant::TrueEnd, || format!("refused: {problem:?}"));
+        state.require(expected, Invariant::TrueEnd, || {
+            format!("refused: {problem:?}")
+        });
     }
 
     /// Does something that is no run; gives what went wrong with it when nobody else took part.
@@ -335,7 +348,10 @@ impl Process {
             }
         }
         let mut state = self.world.lock();
-        state.violation(Invariant::Free, format!("{id} is held after its run was dropped"));
+        state.violation(
+            Invariant::Free,
+            format!("{id} is held after its run was dropped"),
+        );
     }
 
     /// Polls an operation, and does to it what the plan asks for.
@@ -388,7 +404,11 @@ impl Process {
 }
 
 fn script_len(script: &Script) -> u64 {
-    let failures: usize = script.replies.iter().map(|reply| reply.failures.len()).sum();
+    let failures: usize = script
+        .replies
+        .iter()
+        .map(|reply| reply.failures.len())
+        .sum();
     let calls: usize = script
         .replies
         .iter()
@@ -397,10 +417,15 @@ fn script_len(script: &Script) -> u64 {
     (script.turns.len() + script.replies.len() + failures + calls) as u64
 }
 
+/// How the names of the forks begin that a rival makes; nobody carries them on.
+const COPY: &str = "copy-";
+
 /// Another process that works on the same session.
 async fn rival_work(world: World, store: MemoryStore, id: String, how: u64) {
     let process = Process::new(&world, &store, &id);
-    world.lock().note(|| format!("       process {} is a rival", process.id));
+    world
+        .lock()
+        .note(|| format!("       process {} is a rival", process.id));
     let Ok(agent) = &process.agent else { return };
     let session = agent.session(&id);
     let watched = |run: Run| {
@@ -412,17 +437,35 @@ async fn rival_work(world: World, store: MemoryStore, id: String, how: u64) {
             }
         })
     };
-    let result: Result<Option<Reply>, Error> = match how % 5 {
+    let result: Result<Option<Reply>, Error> = match how % 7 {
         0 => watched(session.resume()).await.map(Some),
         1 => watched(session.run("someone else speaks")).await.map(Some),
         2 => watched(session.resume().take_over()).await.map(Some),
         3 => watched(session.run("someone else takes over").take_over())
             .await
             .map(Some),
+        4 => {
+            let status = session.status().await;
+            let open = status.ok().and_then(|status| status.point.ok());
+            let open = open.and_then(|point| point.unanswered.into_iter().next());
+            match open {
+                Some(open) => {
+                    let answer = Answer::Result("someone else answers".into());
+                    session.answer(&open.id, answer).await.map(|()| None)
+                }
+                None => Ok(None),
+            }
+        }
+        5 => session
+            .fork(None, format!("{COPY}{}", process.id))
+            .await
+            .map(|_| None),
         _ => {
             async {
                 let mut writer = session.writer().await?;
-                writer.append(Message::agent("a note from elsewhere")).await?;
+                writer
+                    .append(Message::agent("a note from elsewhere"))
+                    .await?;
                 writer.release().await?;
                 Ok(None)
             }
@@ -434,4 +477,3 @@ async fn rival_work(world: World, store: MemoryStore, id: String, how: u64) {
         Err(error) => format!("       the rival ends: {error}"),
     });
 }
-

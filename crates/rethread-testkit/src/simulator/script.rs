@@ -29,7 +29,7 @@ pub(super) enum Turn {
     /// Says something and lets the agent work.
     Say(Vec<Message>),
     /// Appends a message without a run.
-    Append(Message),
+    Append(Box<Message>),
     /// Forks the session after so many thousandths of its records.
     Fork(u64),
 }
@@ -50,7 +50,10 @@ pub(super) enum Broken {
     /// Before the first output.
     Refused(ModelErrorKind, Option<Duration>),
     /// The stream ends, or breaks with an error, after so many deltas.
-    Cut { after: usize, error: bool },
+    Cut {
+        after: usize,
+        error: Option<ModelErrorKind>,
+    },
 }
 
 /// What a tool of the simulator does.
@@ -220,12 +223,14 @@ fn turn(random: &mut Random, index: u64) -> Turn {
                 hidden.in_context = false;
                 messages.push(hidden);
             }
-            messages.push(Message::user(format!("{mark} go on, \u{1f600} \u{0} \"quoted\"")));
+            messages.push(Message::user(format!(
+                "{mark} go on, \u{1f600} \u{0} \"quoted\""
+            )));
             Turn::Say(messages)
         }
         70..85 => {
             let text = format!("{mark} in between");
-            Turn::Append(match random.below(4) {
+            Turn::Append(Box::new(match random.below(4) {
                 0 => Message::user(text),
                 1 => Message::agent(text),
                 2 => {
@@ -234,7 +239,7 @@ fn turn(random: &mut Random, index: u64) -> Turn {
                     message
                 }
                 _ => Message::summary(text),
-            })
+            }))
         }
         _ => Turn::Fork(random.below(1001)),
     }
@@ -311,7 +316,7 @@ fn reply(random: &mut Random, index: u64) -> Reply {
     };
     Reply {
         deltas,
-        delay: Duration::from_millis(random.pick(0, &[0, 0, 100, 300])),
+        delay: Duration::from_millis(random.pick(0, &[0, 0, 100, 300, 25_000])),
         response,
         failures,
     }
@@ -325,7 +330,17 @@ fn broken(random: &mut Random) -> Broken {
         3 => Broken::Refused(ModelErrorKind::InvalidRequest, None),
         _ => Broken::Cut {
             after: random.below(4) as usize,
-            error: random.percent(50),
+            error: random.pick(
+                None,
+                &[
+                    None,
+                    None,
+                    Some(ModelErrorKind::Interrupted),
+                    Some(ModelErrorKind::Interrupted),
+                    Some(ModelErrorKind::ContextFull),
+                    Some(ModelErrorKind::Refusal),
+                ],
+            ),
         },
     }
 }

@@ -59,6 +59,7 @@ impl SimStore {
             }
             writer => writer,
         };
+        let release = commit.release && fault != Some(Fault::KeepsTheLease);
         let done = Commit {
             session: commit.session,
             writer,
@@ -66,12 +67,17 @@ impl SimStore {
             rows: &rows,
             summary: summary.as_ref(),
             drop_draft: commit.drop_draft,
-            release: commit.release && fault != Some(Fault::KeepsTheLease),
+            release,
         };
         let committed = self.inner.commit(done).await?;
+        if fault == Some(Fault::KeepsTheLease) {
+            let lease = committed.lease.clone();
+            self.world.lock().kept.extend(lease);
+        }
         let stored = Commit {
             rows: &rows,
             summary: summary.as_ref(),
+            release,
             ..commit
         };
         check::committed(&mut self.world.lock(), self.process, &stored, &committed);
@@ -86,6 +92,9 @@ fn spoil(fault: Option<Fault>, row: &mut Vec<u8>) {
     };
     let changed = match fault {
         Some(Fault::LosesResults) if text.contains(r#""role":"tool""#) => {
+            r#"{"at":0,"lost":true}"#.to_owned()
+        }
+        Some(Fault::TellsTooEarly) if text.contains(r#""run_ended":"#) => {
             r#"{"at":0,"lost":true}"#.to_owned()
         }
         Some(Fault::LosesStarts) if text.contains(r#""call_started":"#) => {
@@ -132,6 +141,7 @@ impl Store for SimStore {
         Box::pin(async move {
             self.world.alive().await;
             check::renewed(&mut self.world.lock());
+            self.fails()?;
             self.inner.renew(lease).await
         })
     }
@@ -150,7 +160,9 @@ impl Store for SimStore {
         Box::pin(async move {
             self.world.alive().await;
             let head = self.inner.head(session).await;
-            self.world.point(self.process, "after reading the head").await;
+            self.world
+                .point(self.process, "after reading the head")
+                .await;
             head
         })
     }
@@ -174,7 +186,7 @@ impl Store for SimStore {
         Box::pin(async move {
             self.world.point(self.process, "before a draft").await;
             self.inner.set_draft(lease, draft).await?;
-            check::drafted(&mut self.world.lock(), self.process);
+            check::drafted(&mut self.world.lock(), self.process, draft);
             self.world.point(self.process, "after a draft").await;
             Ok(())
         })

@@ -61,7 +61,8 @@ impl Tool for SimTool {
         Box::pin(async move {
             let (world, process) = (&self.world, self.process);
             world.point(process, "before a tool").await;
-            let began = check::started(&mut world.lock(), process, &self.kind, &context, &arguments);
+            let began =
+                check::started(&mut world.lock(), process, &self.kind, &context, &arguments);
             if world.lock().fault == Some(Fault::StartsTwice) {
                 check::started(&mut world.lock(), process, &self.kind, &context, &arguments);
             }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
-use rethread_core::{Budget, CallKey, Entry, History, Message, Record};
+use rethread_core::{Budget, CallKey, Entry, History, Lease, Message, Record, StopReason};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -78,6 +78,8 @@ pub(super) struct State {
     /// Whether what happens is judged; what is known from the undisturbed run is not judged again.
     pub(super) judging: bool,
     pub(super) fault: Option<Fault>,
+    /// Leases a broken store keeps alive.
+    pub(super) kept: Vec<Lease>,
     pub(super) found: Vec<(u64, Invariant, String)>,
     pub(super) trace: Option<Vec<String>>,
 }
@@ -95,8 +97,12 @@ pub(super) struct Undisturbed {
 pub(super) enum Produced {
     /// A whole response: the JSON of its message.
     Whole(String),
-    /// A broken one: the text that had come.
-    Cut(String),
+    /// A broken one: what had come, and how it stopped.
+    Cut {
+        text: String,
+        reason: StopReason,
+        calls: Vec<String>,
+    },
 }
 
 /// What is stored of one session.
@@ -106,6 +112,8 @@ pub(super) struct Ledger {
     pub(super) commits: u64,
     pub(super) owner: Option<Owner>,
     pub(super) budget: Budget,
+    /// The draft that is kept.
+    pub(super) draft: Option<String>,
     /// The calls that had had an effect in the session it was forked from.
     pub(super) inherited: Vec<CallKey>,
 }
@@ -144,10 +152,9 @@ impl Ledger {
     /// Whether a message that begins so is stored.
     pub(super) fn holds(&self, mark: &str) -> bool {
         self.records().iter().any(|record| {
-            record
-                .entry
-                .as_message()
-                .is_some_and(|message| message.as_assistant().is_none() && message.content().to_text().starts_with(mark))
+            record.entry.as_message().is_some_and(|message| {
+                message.as_assistant().is_none() && message.content().to_text().starts_with(mark)
+            })
         })
     }
 
@@ -191,6 +198,7 @@ impl World {
             requests: HashMap::new(),
             expected: None,
             fault,
+            kept: Vec::new(),
             found: Vec::new(),
             trace: traced.then(Vec::new),
         })))
@@ -309,16 +317,28 @@ impl World {
 
     fn is_dead(&self, cx: &Context<'_>) -> bool {
         let mut state = self.lock();
-        if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        if !state
+            .waker
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(cx.waker()))
+        {
             state.waker = Some(cx.waker().clone());
         }
         state.dead
     }
 
     /// The next failure of a reply's call that the provider has in store.
-    pub(super) fn next_failure(&self, session: &str, reply: usize, of: &[Broken]) -> Option<Broken> {
+    pub(super) fn next_failure(
+        &self,
+        session: &str,
+        reply: usize,
+        of: &[Broken],
+    ) -> Option<Broken> {
         let mut state = self.lock();
-        let met = state.failures.entry((session.to_owned(), reply)).or_default();
+        let met = state
+            .failures
+            .entry((session.to_owned(), reply))
+            .or_default();
         let failure = of.get(*met).copied();
         if failure.is_some() {
             *met += 1;
@@ -387,7 +407,12 @@ impl State {
         }
     }
 
-    pub(super) fn require(&mut self, holds: bool, invariant: Invariant, detail: impl FnOnce() -> String) {
+    pub(super) fn require(
+        &mut self,
+        holds: bool,
+        invariant: Invariant,
+        detail: impl FnOnce() -> String,
+    ) {
         if !holds {
             self.violation(invariant, detail());
         }
@@ -395,7 +420,9 @@ impl State {
 
     /// The session a process works on.
     pub(super) fn session(&self, process: u32) -> &str {
-        self.at.get(&process).map_or("", |(session, _)| session.as_str())
+        self.at
+            .get(&process)
+            .map_or("", |(session, _)| session.as_str())
     }
 
     /// Whether a process holds the lease of its session.

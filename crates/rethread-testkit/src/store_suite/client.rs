@@ -113,11 +113,16 @@ pub(super) async fn head(store: &Arc<dyn Store>, session: &str) -> Result<Head, 
 }
 
 /// All rows, read in pages from the beginning.
-pub(super) async fn all_rows(store: &Arc<dyn Store>, session: &str) -> Result<Vec<Row>, StoreError> {
+pub(super) async fn all_rows(
+    store: &Arc<dyn Store>,
+    session: &str,
+) -> Result<Vec<Row>, StoreError> {
     let mut rows: Vec<Row> = Vec::new();
     loop {
         let seq = rows.last().map_or(0, |row| row.seq);
-        let page = store.read(session, Page::After { seq, limit: 1000 }).await?;
+        let page = store
+            .read(session, Page::After { seq, limit: 1000 })
+            .await?;
         if page.is_empty() {
             return Ok(rows);
         }
@@ -128,7 +133,10 @@ pub(super) async fn all_rows(store: &Arc<dyn Store>, session: &str) -> Result<Ve
 /// The bodies of all rows, whose numbers must be 1, 2, 3, …
 pub(super) async fn bodies(store: &Arc<dyn Store>, session: &str) -> Result<Vec<Vec<u8>>, Broken> {
     let rows = all_rows(store, session).await?;
-    if let Some((expected, row)) = (1..).zip(&rows).find(|(expected, row)| row.seq != *expected) {
+    if let Some((expected, row)) = (1..)
+        .zip(&rows)
+        .find(|(expected, row)| row.seq != *expected)
+    {
         return Err(Broken(format!(
             "row {expected} of `{session}` has number {}",
             row.seq

@@ -2,9 +2,7 @@
 
 use rethread_core::{Commit, Draft, Json, Timestamp, Writer};
 
-use super::client::{
-    CLAIM, FORCE, append, claim, commit, draft, head, is_lost, lease, numbered,
-};
+use super::client::{CLAIM, FORCE, append, claim, commit, draft, head, is_lost, lease, numbered};
 use super::{Broken, Outcome, StoreFixture, promise};
 
 pub(super) async fn a_draft_is_kept_until_it_is_replaced_or_dropped(
@@ -22,7 +20,10 @@ pub(super) async fn a_draft_is_kept_until_it_is_replaced_or_dropped(
     };
     store.set_draft(&held, &first).await?;
     let found = store.draft("s").await?;
-    promise!(found.as_ref() == Some(&first), "{first:?} came back as {found:?}");
+    promise!(
+        found.as_ref() == Some(&first),
+        "{first:?} came back as {found:?}"
+    );
     promise!(
         store.draft("other").await?.is_none(),
         "another session has it too"
@@ -67,7 +68,10 @@ pub(super) async fn only_the_holder_of_the_lease_writes_a_draft(fixture: &StoreF
         ..commit("s", CLAIM, 1, &[])
     };
     let new = lease(store.commit(drop_it).await?)?;
-    promise!(store.draft("s").await?.is_none(), "a claim does not drop it");
+    promise!(
+        store.draft("s").await?.is_none(),
+        "a claim does not drop it"
+    );
     store.set_draft(&new, &draft("new")).await?;
     Ok(())
 }

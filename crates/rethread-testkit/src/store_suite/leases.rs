@@ -37,7 +37,11 @@ pub(super) async fn one_writer_at_a_time_and_the_other_is_told_who(
     );
     let refused = append(store, "s", CLAIM, 1, &numbered([2])).await;
     match &refused {
-        Err(StoreError::Busy { session, holder, since }) => promise!(
+        Err(StoreError::Busy {
+            session,
+            holder,
+            since,
+        }) => promise!(
             session == "s" && *holder == info.holder && *since == info.since,
             "the other is told {refused:?}, but the row says {info:?}"
         ),
@@ -176,7 +180,9 @@ pub(super) async fn a_lease_runs_out_and_renewing_makes_it_last(fixture: &StoreF
     let second = lease(append(store, "s", CLAIM, 3, &numbered([4])).await?)?;
     promise!(second.fence > first.fence, "the fence does not grow");
     for late in [
-        append(store, "s", Writer::Lease(&first), 4, &numbered([9])).await.map(drop),
+        append(store, "s", Writer::Lease(&first), 4, &numbered([9]))
+            .await
+            .map(drop),
         store.renew(&longer).await,
     ] {
         promise!(
@@ -217,9 +223,16 @@ pub(super) async fn a_lease_is_good_for_its_own_session_only(fixture: &StoreFixt
     let one = claim(store, "one", &numbered([1])).await?;
     let two = claim(store, "two", &numbered([1])).await?;
     let wrong = append(store, "two", Writer::Lease(&one), 1, &numbered([9])).await;
-    promise!(kind(&wrong) == "fenced", "the other's commit is: {}", kind(&wrong));
+    promise!(
+        kind(&wrong) == "fenced",
+        "the other's commit is: {}",
+        kind(&wrong)
+    );
     let unknown = append(store, "three", Writer::Lease(&one), 0, &numbered([9])).await;
-    promise!(is_lost(&unknown), "it writes to a session that does not exist");
+    promise!(
+        is_lost(&unknown),
+        "it writes to a session that does not exist"
+    );
     promise!(
         bodies(store, "two").await? == numbered([1]),
         "the lease of one session wrote to another"

@@ -68,7 +68,10 @@ impl Pair {
             ),
             (14, Some((ours, models))) => (
                 format!("release {}", ours.fence),
-                same(&store.release(&ours).await, &self.model.release(&models).await),
+                same(
+                    &store.release(&ours).await,
+                    &self.model.release(&models).await,
+                ),
             ),
             (15..=16, Some((ours, models))) => {
                 let draft = draft(&format!("draft {}", self.dice.below(1000)));
@@ -76,7 +79,10 @@ impl Pair {
                     store.set_draft(&ours, &draft).await,
                     self.model.set_draft(&models, &draft).await,
                 );
-                (format!("draft {}", ours.fence), same(&results.0, &results.1))
+                (
+                    format!("draft {}", ours.fence),
+                    same(&results.0, &results.1),
+                )
             }
             (17..=18, Some((ours, _))) => {
                 self.leases.retain(|(lease, _)| lease.fence != ours.fence);
@@ -84,7 +90,10 @@ impl Pair {
             }
             (_, Some(_)) => (
                 format!("delete {session}"),
-                same(&store.delete(&session).await, &self.model.delete(&session).await),
+                same(
+                    &store.delete(&session).await,
+                    &self.model.delete(&session).await,
+                ),
             ),
         };
         Step {
@@ -97,7 +106,11 @@ impl Pair {
     }
 
     async fn claim(&mut self, store: &Arc<dyn Store>, session: &str) -> (String, Outcome) {
-        let ttl = if self.dice.one_in(3) { Duration::ZERO } else { HOUR };
+        let ttl = if self.dice.one_in(3) {
+            Duration::ZERO
+        } else {
+            HOUR
+        };
         let writer = Writer::Claim {
             ttl,
             create: !self.dice.one_in(4),
@@ -118,8 +131,12 @@ impl Pair {
         let plan = self.plan(&session).await;
         let what = format!("append {} {plan:?}", ours.fence);
         let results = (
-            store.commit(plan.commit(&session, Writer::Lease(&ours))).await,
-            self.model.commit(plan.commit(&session, Writer::Lease(&models))).await,
+            store
+                .commit(plan.commit(&session, Writer::Lease(&ours)))
+                .await,
+            self.model
+                .commit(plan.commit(&session, Writer::Lease(&models)))
+                .await,
         );
         (what, self.committed(results))
     }
@@ -143,7 +160,13 @@ impl Pair {
 
     /// What to commit, mostly at the right position.
     async fn plan(&mut self, session: &str) -> Plan {
-        let last = self.model.head(session).await.ok().flatten().map_or(0, |head| head.last);
+        let last = self
+            .model
+            .head(session)
+            .await
+            .ok()
+            .flatten()
+            .map_or(0, |head| head.last);
         let after = match self.dice.below(8) {
             0 => last + 1,
             1 => last.saturating_sub(1),
@@ -184,7 +207,10 @@ impl Pair {
             Ok(format!("{head:?}, {draft:?}, {listed} listed, {rows:?}"))
         };
         let (ours, models) = (of(store).await?, of(&self.model).await?);
-        promise!(ours == models, "`{session}` is {ours}, expected is {models}");
+        promise!(
+            ours == models,
+            "`{session}` is {ours}, expected is {models}"
+        );
         Ok(())
     }
 

@@ -25,7 +25,14 @@ pub(super) async fn rows_come_back_in_order_and_byte_for_byte(fixture: &StoreFix
     let lease = claim(store, "s", &rows).await?;
     for (n, row) in (0..).zip(&rows) {
         let after = rows.len() as u64 + n;
-        append(store, "s", Writer::Lease(&lease), after, std::slice::from_ref(row)).await?;
+        append(
+            store,
+            "s",
+            Writer::Lease(&lease),
+            after,
+            std::slice::from_ref(row),
+        )
+        .await?;
     }
     let expected = [rows.clone(), rows].concat();
     for (seq, (expected, found)) in (1..).zip(expected.iter().zip(bodies(store, "s").await?)) {
@@ -51,7 +58,11 @@ pub(super) async fn a_row_that_is_no_record_is_set_aside_and_the_rest_read(
     claim(store, "s", &rows).await?;
     let history = History::from_rows(&all_rows(store, "s").await?);
     let read: Vec<_> = history.records().iter().map(|record| record.seq).collect();
-    let aside: Vec<_> = history.problems().iter().map(|problem| problem.at).collect();
+    let aside: Vec<_> = history
+        .problems()
+        .iter()
+        .map(|problem| problem.at)
+        .collect();
     promise!(
         (read.as_slice(), aside.as_slice()) == (&[1, 3], &[2]),
         "read are {read:?}, set aside {aside:?}"
@@ -71,16 +82,44 @@ pub(super) async fn pages_can_be_read_from_both_ends(fixture: &StoreFixture) -> 
         ("s", Page::After { seq: 8, limit: 5 }, vec![9, 10]),
         ("s", Page::After { seq: 10, limit: 5 }, vec![]),
         ("s", Page::After { seq: end, limit: 5 }, vec![]),
-        ("s", Page::After { seq: 0, limit: usize::MAX }, (1..=10).collect()),
+        (
+            "s",
+            Page::After {
+                seq: 0,
+                limit: usize::MAX,
+            },
+            (1..=10).collect(),
+        ),
         ("s", Page::After { seq: 0, limit: 0 }, vec![]),
         ("s", Page::Before { seq: end, limit: 3 }, vec![10, 9, 8]),
         ("s", Page::Before { seq: 11, limit: 1 }, vec![10]),
         ("s", Page::Before { seq: 3, limit: 5 }, vec![2, 1]),
         ("s", Page::Before { seq: 1, limit: 5 }, vec![]),
         ("s", Page::Before { seq: 0, limit: 5 }, vec![]),
-        ("s", Page::Before { seq: end, limit: usize::MAX }, (1..=10).rev().collect()),
-        ("s", Page::Before { seq: 1 << 32, limit: 1 }, vec![10]),
-        ("s", Page::After { seq: 1 << 32, limit: 1 }, vec![]),
+        (
+            "s",
+            Page::Before {
+                seq: end,
+                limit: usize::MAX,
+            },
+            (1..=10).rev().collect(),
+        ),
+        (
+            "s",
+            Page::Before {
+                seq: 1 << 32,
+                limit: 1,
+            },
+            vec![10],
+        ),
+        (
+            "s",
+            Page::After {
+                seq: 1 << 32,
+                limit: 1,
+            },
+            vec![],
+        ),
         ("none", Page::After { seq: 0, limit: 5 }, vec![]),
         ("none", Page::Before { seq: end, limit: 5 }, vec![]),
     ] {
@@ -119,7 +158,14 @@ pub(super) async fn a_large_row_is_kept(fixture: &StoreFixture) -> Outcome {
 pub(super) async fn many_rows_are_one_commit(fixture: &StoreFixture) -> Outcome {
     let store = &fixture.store;
     let lease = claim(store, "s", &numbered(1..=3000)).await?;
-    let done = append(store, "s", Writer::Lease(&lease), 3000, &numbered(3001..=6000)).await?;
+    let done = append(
+        store,
+        "s",
+        Writer::Lease(&lease),
+        3000,
+        &numbered(3001..=6000),
+    )
+    .await?;
     promise!(done.last == 6000, "the last is {}", done.last);
     promise!(done.lease.is_none(), "a lease is given twice");
     promise!(head(store, "s").await?.last == 6000, "the row says less");
@@ -174,7 +220,14 @@ pub(super) async fn a_commit_at_another_position_writes_nothing(fixture: &StoreF
     store.release(&lease).await?;
     let claimed = append(store, "s", CLAIM, 2, &more).await;
     promise!(
-        matches!(claimed, Err(StoreError::Conflict { expected: 2, found: 4, .. })),
+        matches!(
+            claimed,
+            Err(StoreError::Conflict {
+                expected: 2,
+                found: 4,
+                ..
+            })
+        ),
         "a claim after 2 of 4 gives {claimed:?}"
     );
     promise!(

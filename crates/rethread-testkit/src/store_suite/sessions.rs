@@ -53,9 +53,16 @@ pub(super) async fn a_session_is_known_by_its_exact_name(fixture: &StoreFixture)
     }
     for (n, name) in (0..).zip(names) {
         let found = head(store, name).await?;
-        promise!(found.session == name, "`{name}` is called `{}`", found.session);
+        promise!(
+            found.session == name,
+            "`{name}` is called `{}`",
+            found.session
+        );
         let rows = bodies(store, name).await?;
-        promise!(rows == numbered(0..n), "`{name}` has other rows than its own");
+        promise!(
+            rows == numbered(0..n),
+            "`{name}` has other rows than its own"
+        );
     }
     let listed = store.list(&ListQuery::default()).await?;
     promise!(
@@ -100,8 +107,13 @@ pub(super) async fn the_summary_row_says_what_commits_told_it(fixture: &StoreFix
     append(store, "s", Writer::Lease(&lease), 3, &numbered([4])).await?;
     let kept = head(store, "s").await?;
     promise!(
-        (kept.last, kept.load_from, kept.messages, &kept.state, &kept.title)
-            == (4, 2, 2, &made.state, &made.title),
+        (
+            kept.last,
+            kept.load_from,
+            kept.messages,
+            &kept.state,
+            &kept.title
+        ) == (4, 2, 2, &made.state, &made.title),
         "a commit that says nothing of it made it {kept:?}"
     );
     promise!(
@@ -152,7 +164,11 @@ pub(super) async fn listing_is_newest_first_and_takes_a_prefix_literally(
     };
     let all = list(None, None).await?;
     let newest_first: Vec<_> = names.iter().rev().map(ToString::to_string).collect();
-    promise!(names_of(&all) == newest_first, "listed are {:?}", names_of(&all));
+    promise!(
+        names_of(&all) == newest_first,
+        "listed are {:?}",
+        names_of(&all)
+    );
     for (prefix, limit, expected) in [
         (Some("job"), None, vec!["job-日", "job%", "job_2", "job-1"]),
         (Some("job"), Some(2), vec!["job-日", "job%"]),
@@ -208,7 +224,10 @@ pub(super) async fn a_deleted_session_is_gone_and_its_leases_with_it(
         bodies(store, "s").await? == numbered([3]),
         "made again it has rows of before"
     );
-    promise!(store.draft("s").await?.is_none(), "made again it has a draft");
+    promise!(
+        store.draft("s").await?.is_none(),
+        "made again it has a draft"
+    );
     let written = append(store, "s", Writer::Lease(&lease), 1, &numbered([4])).await;
     promise!(is_lost(&written), "a lease of before writes to it");
     promise!(

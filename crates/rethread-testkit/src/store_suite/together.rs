@@ -23,9 +23,9 @@ pub(super) async fn of_many_claims_one_wins(fixture: &StoreFixture) -> Outcome {
             .map(|n| {
                 let store = if n % 2 == 0 { &fixture.store } else { &second };
                 let (store, session) = (store.clone(), session.clone());
-                tokio::spawn(async move {
-                    append(&store, &session, CLAIM, 0, &numbered([n])).await
-                })
+                tokio::spawn(
+                    async move { append(&store, &session, CLAIM, 0, &numbered([n])).await },
+                )
             })
             .collect();
         // Leases are kept until all have tried: one that is dropped is over.
@@ -41,7 +41,11 @@ pub(super) async fn of_many_claims_one_wins(fixture: &StoreFixture) -> Outcome {
                 Err(other) => promise!(false, "a claim that lost gives {other:?}"),
             }
         }
-        promise!(winners.len() == 1, "{} of {TASKS} claims won", winners.len());
+        promise!(
+            winners.len() == 1,
+            "{} of {TASKS} claims won",
+            winners.len()
+        );
         promise!(
             bodies(&fixture.store, &session).await? == numbered(winners),
             "the rows are not those of the winner"
@@ -109,7 +113,9 @@ pub(super) async fn a_dropped_future_leaves_no_half_commit(fixture: &StoreFixtur
     for _ in 0..10 {
         let row = [];
         let mut future = pin!(append(store, "new", CLAIM, 0, &row));
-        let _ = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let _ = future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
     }
     append(store, "new", CLAIM, 0, &numbered([1])).await?;
     promise!(
@@ -124,7 +130,11 @@ async fn give_up(store: &Arc<dyn Store>, held: &Lease, last: u64, polls: usize) 
     let rows = numbered([0, 1, 2]);
     let mut future = pin!(append(store, "s", Writer::Lease(held), last, &rows));
     for _ in 0..polls {
-        if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+        if future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_ready()
+        {
             return;
         }
         tokio::task::yield_now().await;

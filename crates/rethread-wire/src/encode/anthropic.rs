@@ -174,11 +174,7 @@ impl Anthropic {
         blocks.clear();
         match &message.body {
             Body::Assistant(response) => self.response(sheet, response, &mut blocks),
-            Body::Tool(result) => {
-                if write_result(sheet, result, &mut blocks) {
-                    self.user(sheet, &blocks, true);
-                }
-            }
+            Body::Tool(result) => self.result(sheet, result, &mut blocks),
             Body::System(content)
             | Body::User(content)
             | Body::Agent(content)
@@ -193,6 +189,12 @@ impl Anthropic {
             _ => {}
         }
         sheet.scratch = blocks;
+    }
+
+    fn result(&mut self, sheet: &mut Sheet, result: &ToolResult, block: &mut Vec<u8>) {
+        if write_result(sheet, result, block) {
+            self.user(sheet, block, true);
+        }
     }
 
     /// Adds blocks of the user: results, or something else.

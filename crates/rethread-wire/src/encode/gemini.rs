@@ -156,14 +156,7 @@ impl Gemini {
         parts.clear();
         match &message.body {
             Body::Assistant(response) => self.response(sheet, response, &mut parts),
-            Body::Tool(result) => {
-                if write_result(sheet, result, &mut parts) {
-                    self.settle(sheet);
-                    let out = sheet.out.tail();
-                    begin(out, &mut self.open, Open::Results);
-                    out.extend_from_slice(&parts);
-                }
-            }
+            Body::Tool(result) => self.result(sheet, result, &mut parts),
             Body::System(content)
             | Body::User(content)
             | Body::Agent(content)
@@ -183,6 +176,15 @@ impl Gemini {
             _ => {}
         }
         sheet.scratch = parts;
+    }
+
+    fn result(&mut self, sheet: &mut Sheet, result: &ToolResult, part: &mut Vec<u8>) {
+        if write_result(sheet, result, part) {
+            self.settle(sheet);
+            let out = sheet.out.tail();
+            begin(out, &mut self.open, Open::Results);
+            out.extend_from_slice(part);
+        }
     }
 
     fn response(&mut self, sheet: &mut Sheet, response: &Assistant, parts: &mut Vec<u8>) {

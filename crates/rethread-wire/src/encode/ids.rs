@@ -45,7 +45,7 @@ impl IdRule {
         }
     }
 
-    fn fits(&self, id: &str) -> bool {
+    pub(crate) fn fits(&self, id: &str) -> bool {
         let sound = |b: u8| match self.letters {
             Letters::Any => true,
             Letters::Word => b.is_ascii_alphanumeric() || b == b'_' || b == b'-',
@@ -55,7 +55,7 @@ impl IdRule {
     }
 
     /// The `n`th id that may stand for another; the first is as like it as the rule allows.
-    fn stand_in(&self, id: &str, n: u32) -> String {
+    pub(crate) fn stand_in(&self, id: &str, n: u32) -> String {
         if self.max < 16 || self.min > 1 {
             let digits = base62(hash(id).wrapping_add(u64::from(n).wrapping_mul(0x9e37_79b9)));
             let length = self.max.min(digits.len()).max(self.min);

@@ -1,7 +1,9 @@
 //! Writing JSON from JSON: what is escaped already is copied as it stands.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use rethread_core::{Content, LeftOut, Part, Text, has_lone_surrogate};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -43,9 +45,9 @@ pub(super) fn data_url(out: &mut Vec<u8>, media_type: &str, base64: &str) {
 
 /// The JSON without lone surrogates.
 pub(super) fn sendable(json: &str) -> Cow<'_, str> {
-    // Surrogate escapes are rare; looking for their start is much faster than decoding.
-    let suspect = json.contains("\\ud") || json.contains("\\uD");
-    if !suspect || !has_lone_surrogate(json) {
+    // Such escapes are rare, and looking for their start is much faster than decoding.
+    static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\\u"));
+    if ESCAPE.find(json.as_bytes()).is_none() || !has_lone_surrogate(json) {
         return Cow::Borrowed(json);
     }
     let mut out = String::with_capacity(json.len());

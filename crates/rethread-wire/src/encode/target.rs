@@ -83,7 +83,7 @@ impl Target {
             stream_options: true,
             strict_roles: false,
             store: false,
-            encrypted_reasoning: provider == "openai",
+            encrypted_reasoning: matches!(provider, "openai" | "openrouter" | "xai"),
             signatures: false,
             cache: false,
             // Documented for OpenAI: a string of at most 1 MiB.
@@ -220,7 +220,7 @@ fn provider(api: Api, base_url: &str) -> &str {
         ("anthropic.com", "anthropic"),
         ("openai.com", "openai"),
         ("openai.azure.com", "openai"),
-        ("googleapis.com", "gemini"),
+        ("googleapis.com", "google"),
     ];
     let host = base_url
         .split_once("://")
@@ -233,7 +233,7 @@ fn provider(api: Api, base_url: &str) -> &str {
         _ if !host.is_empty() => host,
         Api::AnthropicMessages => "anthropic",
         Api::OpenAiChat | Api::OpenAiResponses => "openai",
-        Api::GeminiContents => "gemini",
+        Api::GeminiContents => "google",
     }
 }
 

@@ -1023,6 +1023,18 @@ proptest! {
     }
 
     #[test]
+    fn even_an_unsound_conversation_gives_json((api, messages) in any_api()) {
+        for (told, _) in targets(api) {
+            let mut encoder = encoder(api, told);
+            for message in messages.iter().rev().chain(&messages) {
+                encoder.push(message);
+                let text = bytes(&mut encoder);
+                prop_assert!(serde_json::from_str::<Value>(&text).is_ok(), "{}", text);
+            }
+        }
+    }
+
+    #[test]
     fn opaque_items_come_back_byte_for_byte_or_not_at_all((api, messages) in any_api()) {
         let mut encoder = encoder(api, json!({}));
         messages.iter().for_each(|message| encoder.push(message));
