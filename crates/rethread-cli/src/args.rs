@@ -23,7 +23,7 @@ Exit:    0 done  1 failed  2 wrong usage  3 nothing to resume  4 in use
 
 /// Durable agent sessions: interrupted work is kept, explained, and carried on.
 #[derive(Debug, Parser)]
-#[command(name = "rethread", version, styles = STYLES, after_help = AFTER, disable_help_subcommand = true)]
+#[command(name = "rethread", version, styles = STYLES, after_help = AFTER, disable_help_subcommand = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::IsTerminal as _;
 
 use rethread_core::{
-    Answer, CallKey, CallState, Content, Entry, Error, Json, Message, Page, Record, ResumePoint,
-    Session, Store, Wait,
+    Answer, CallKey, CallState, Content, Entry, Error, Json, Message, Page, Record, Session, Store,
+    Wait, read_status,
 };
 
 use crate::document::Waiting;
@@ -21,11 +21,10 @@ pub(crate) fn is_possible() -> bool {
 }
 
 /// The calls of a session that wait for someone, with what they ask.
-pub(crate) async fn waiting(
-    store: &dyn Store,
-    session: &str,
-    point: &ResumePoint,
-) -> Result<Vec<Waiting>, Error> {
+pub(crate) async fn waiting(store: &dyn Store, session: &str) -> Result<Vec<Waiting>, Error> {
+    let Ok(point) = read_status(store, session).await?.point else {
+        return Ok(Vec::new());
+    };
     let open: Vec<(CallKey, &str, &str, Wait)> = point
         .unanswered
         .iter()

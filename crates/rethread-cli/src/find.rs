@@ -95,3 +95,40 @@ pub(crate) async fn fresh_id(store: &dyn Store) -> Result<String, Failure> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rethread_core::Timestamp;
+
+    use super::*;
+
+    fn head(session: &str) -> Head {
+        Head {
+            session: session.to_owned(),
+            last: 1,
+            load_from: 0,
+            messages: 1,
+            state: String::new(),
+            title: None,
+            created: Timestamp(0),
+            updated: Timestamp(0),
+            lease: None,
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_unique_beginning_is_unique_and_the_shortest(
+            ids in proptest::collection::btree_set("[ab]{1,6}", 1..12),
+        ) {
+            let heads: Vec<Head> = ids.iter().rev().map(|id| head(id)).collect();
+            let begun_by = |beginning: &str| ids.iter().filter(|id| id.starts_with(beginning)).count();
+            for (head, length) in heads.iter().zip(unique_lengths(&heads)) {
+                let id = head.session.as_str();
+                // An id that others begin with is named by all of it.
+                proptest::prop_assert!(begun_by(&id[..length]) == 1 || length == id.len());
+                proptest::prop_assert!(length == 1 || begun_by(&id[..length - 1]) > 1);
+            }
+        }
+    }
+}

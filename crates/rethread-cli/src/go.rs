@@ -137,12 +137,10 @@ impl Going {
         signals::watch(&self.cancel);
         let mut always = HashSet::new();
         let mut result = self.one(run).await;
-        while self.asks
-            && !self.cancel.is_cancelled()
-            && let Err(Error::Suspended(point)) = &result
+        while self.asks && !self.cancel.is_cancelled() && matches!(result, Err(Error::Suspended(_)))
         {
             let store = self.agent.store();
-            let calls = ask::waiting(&**store, session.id(), point).await?;
+            let calls = ask::waiting(&**store, session.id()).await?;
             // A handle of its own: the answers are news to the one that ran.
             let session = self.agent.session(session.id());
             let asked = tokio::select! {
@@ -171,9 +169,7 @@ impl Going {
 
     async fn tell(self, session: &str, result: Result<Reply, Error>) -> Result<Code, Failure> {
         let waiting = match &result {
-            Err(Error::Suspended(point)) => {
-                ask::waiting(&**self.agent.store(), session, point).await?
-            }
+            Err(Error::Suspended(_)) => ask::waiting(&**self.agent.store(), session).await?,
             _ => Vec::new(),
         };
         let tool_runs = {
@@ -313,4 +309,17 @@ fn instructions(given: &str) -> Result<String, Failure> {
         return std::fs::read_to_string(path).map_err(|error| Failure::file("read", path, &error));
     }
     Ok(given.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_words_a_shell_takes() {
+        let hints = Hints::new(Some("sqlite:my file's.db"), Some("script:s.json"));
+        assert_eq!(hints.store, r" --store 'sqlite:my file'\''s.db'");
+        assert_eq!(hints.model, " --model script:s.json");
+        assert_eq!(Hints::new(None, Some("anthropic:x")).model, "");
+    }
 }

@@ -6,6 +6,9 @@ use rethread_core::{Entry, Imported, Json, Message, Problem, Record};
 
 use crate::failure::Failure;
 
+/// How many records in a row may be missing for the numbers of those after them to be kept.
+const MAX_MISSING: u64 = 1000;
+
 /// What a file holds.
 pub(crate) struct History {
     pub(crate) format: &'static str,
@@ -60,20 +63,39 @@ pub(crate) fn read(path: &Path, format: Option<&str>) -> Result<History, Failure
     Ok(history)
 }
 
+/// Takes a message, or a record as `export` writes it. Records keep their numbers, which other
+/// records call them by: one that is missing leaves its place empty.
 fn take(history: &mut History, at: u64, json: &str) {
+    #[derive(serde::Deserialize)]
+    struct Numbered {
+        seq: Option<u64>,
+    }
     if let Ok(message) = serde_json::from_str::<Message>(json) {
         history.entries.push(Entry::message(message));
         return;
     }
-    match Record::decode(at, json.as_bytes()).map(|record| record.entry) {
-        Ok(entry) if !matches!(entry, Entry::Unknown(_)) => history.entries.push(entry),
-        Ok(_) => history.problems.push(Problem {
+    let entry = match Record::decode(at, json.as_bytes()).map(|record| record.entry) {
+        Ok(Entry::Unknown(_)) => Err("is no message".to_owned()),
+        Ok(entry) => Ok(entry),
+        Err(error) => Err(format!("cannot be read: {error}")),
+    };
+    match entry {
+        Ok(entry) => {
+            let seq = serde_json::from_str::<Numbered>(json)
+                .ok()
+                .and_then(|n| n.seq);
+            let missing = seq
+                .unwrap_or(0)
+                .saturating_sub(history.entries.len() as u64 + 1);
+            if missing <= MAX_MISSING {
+                let nothing = (0..missing).map(|_| Entry::Unknown(Json::empty_object()));
+                history.entries.extend(nothing);
+            }
+            history.entries.push(entry);
+        }
+        Err(why) => history.problems.push(Problem {
             at,
-            detail: format!("item {at} is no message"),
-        }),
-        Err(error) => history.problems.push(Problem {
-            at,
-            detail: format!("item {at} cannot be read: {error}"),
+            detail: format!("item {at} {why}"),
         }),
     }
 }

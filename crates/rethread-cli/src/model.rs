@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rethread_core::{Model, Origin, Tool};
-use rethread_providers::{SCRIPT_API, Script};
+use rethread_providers::{Anthropic, Gemini, OpenAiChat, OpenAiResponses, SCRIPT_API, Script};
 
 use crate::failure::{Failure, chain};
 
@@ -69,16 +69,29 @@ fn open(name: &str) -> Result<Chosen, Failure> {
             "`{name}` names no model; write one of {KNOWN}"
         )));
     }
-    match service {
+    let model = match service {
         "script" => {
             let script = Script::open(model).map_err(|error| Failure::usage(chain(&error)))?;
-            Ok(Chosen {
+            return Ok(Chosen {
                 model: Arc::new(script.model()),
                 tools: script.tools(),
-            })
+            });
         }
-        _ => Err(unknown(name)),
-    }
+        "anthropic" => Anthropic::from_env(model),
+        "openai" => OpenAiChat::from_env(model),
+        "responses" => OpenAiResponses::from_env(model),
+        "gemini" => Gemini::from_env(model),
+        "openrouter" => OpenAiChat::openrouter(model),
+        "deepseek" => OpenAiChat::deepseek(model),
+        "ollama" => Ok(OpenAiChat::ollama(model)),
+        "llama.cpp" => Ok(OpenAiChat::llama_cpp(model)),
+        _ => return Err(unknown(name)),
+    };
+    let model = model.map_err(|error| Failure::usage(format!("`{name}`: {}", chain(&error))))?;
+    Ok(Chosen {
+        model: Arc::new(model),
+        tools: Vec::new(),
+    })
 }
 
 fn unknown(name: &str) -> Failure {

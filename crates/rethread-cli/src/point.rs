@@ -1,11 +1,12 @@
 //! A resume point as JSON and as four lines for people.
 
 use rethread_core::{
-    CallState, Cause, Draft, NotResumable, ResumeKind, ResumePoint, Status, Stop, Unanswered, Wait,
+    CallState, Cause, Draft, Head, NotResumable, ResumeKind, ResumePoint, Status, Stop, Unanswered,
+    Wait,
 };
 use serde::Serialize;
 
-use crate::term::{self, BOLD, count, short};
+use crate::term::{self, BOLD, DIM, count, short};
 
 /// A resume point as the contract spells it.
 #[derive(Serialize)]
@@ -71,6 +72,15 @@ fn sentence(text: &str) -> String {
     }
 }
 
+/// Says which session it is, unless it was called by its whole id.
+pub(crate) fn name(called: Option<&str>, head: &Head) {
+    if called != Some(head.session.as_str()) {
+        let title = head.title.as_deref().unwrap_or_default();
+        let name = format!("{}  {}", short(&head.session, 80), short(title, 80));
+        term::say(&term::paint(DIM, name.trim_end()));
+    }
+}
+
 /// What stopped a session, what is kept, what is doubtful and what comes next.
 pub(crate) fn explain(status: &Status) -> Vec<String> {
     let row =
@@ -84,7 +94,7 @@ pub(crate) fn explain(status: &Status) -> Vec<String> {
             lines.push(row("next", &next(point)));
         }
         Err(reason) => {
-            lines.push(row("stopped", &format!("{reason}")));
+            lines.push(row("ended", &reason.to_string()));
             lines.push(row("kept", &kept(status, None)));
         }
     }

@@ -117,3 +117,25 @@ pub(crate) fn count(n: u64, one: &str) -> String {
         n => format!("{n} {one}s"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_to_characters_on_one_line() {
+        assert_eq!(short(" a\n\tb  c ", 9), "a b c");
+        assert_eq!(short("ééééé", 3), "éé…");
+        assert_eq!(short("\u{1b}[31mred", 20), "[31mred");
+    }
+
+    #[test]
+    fn an_age_is_told_in_its_unit() {
+        let before = |seconds: i64| ago(Timestamp(Timestamp::now().0 - seconds * 1_000_000));
+        assert_eq!(before(5), "just now");
+        assert_eq!(before(130), "2 min ago");
+        assert_eq!(before(7300), "2 h ago");
+        assert_eq!(before(200_000), "2 d ago");
+        assert_eq!(before(-50), "just now");
+    }
+}

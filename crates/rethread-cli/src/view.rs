@@ -55,11 +55,7 @@ impl View {
                 arguments,
             } => {
                 let name = short(name, 40);
-                self.say(&format!(
-                    "{} {name} {}",
-                    paint(CYAN, "▸"),
-                    paint(DIM, &arguments_line(arguments))
-                ));
+                self.say(&call_line(&name, arguments));
                 self.at_work.push((call_id.clone(), name));
                 self.wait_for_tools();
             }
@@ -209,6 +205,15 @@ impl View {
         if let Some(spinner) = self.spinner.take() {
             spinner.finish_and_clear();
         }
+    }
+}
+
+/// A call on one line.
+pub(crate) fn call_line(name: &str, arguments: &Json) -> String {
+    let call = format!("{} {name}", paint(CYAN, "▸"));
+    match arguments_line(arguments) {
+        none if none.is_empty() => call,
+        arguments => format!("{call} {}", paint(DIM, &arguments)),
     }
 }
 

@@ -14,7 +14,9 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::agent::Inner;
 use crate::conversation::Conversation;
-use crate::machine::{Batch, Command, Config, Finish, Input, Machine, Start, ToolOutcome};
+use crate::machine::{
+    Batch, Command, Config, Finish, Input, Machine, Start, ToolOutcome, withheld,
+};
 use crate::run::{Plan, Shared, Watcher};
 use crate::{
     Assistant, Body, CallKey, Commit, Content, Draft, Entry, Error, Event, Json, Lease, ModelError,
@@ -331,10 +333,18 @@ impl Driver {
 
     async fn renew(&mut self) -> Result<(), Error> {
         self.renewal = Box::pin(sleep(self.agent.lease / 3));
-        if let Some(lease) = &self.lease {
-            self.agent.store.renew(lease).await?;
+        let Some(lease) = &self.lease else {
+            return Ok(());
+        };
+        match self.agent.store.renew(lease).await {
+            Ok(()) => Ok(()),
+            Err(error @ StoreError::Fenced { .. }) => Err(error.into()),
+            Err(error) => {
+                // The lease lasts for two more tries, and the next append tells for certain.
+                tracing::debug!(%error, session = %self.session.id, "the lease could not be renewed");
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Waits for something, a cancellation or the time to renew the lease, whichever comes first.
@@ -493,11 +503,14 @@ impl Driver {
                     Event::TextDelta { text }
                 }
                 ModelEvent::Reasoning(text) => Event::ReasoningDelta { text },
-                ModelEvent::ToolCall { id, name, .. } => Event::ToolCallDelta {
-                    call_id: id,
-                    name,
-                    text: String::new(),
-                },
+                ModelEvent::ToolCall { id, name, .. } => {
+                    draft.calls.push(name.clone());
+                    Event::ToolCallDelta {
+                        call_id: id,
+                        name,
+                        text: String::new(),
+                    }
+                }
                 ModelEvent::ToolCallDelta { text, .. } => Event::ToolCallDelta {
                     call_id: String::new(),
                     name: String::new(),
@@ -630,6 +643,8 @@ may or may not have happened.",
 #[derive(Default)]
 struct DraftWriter {
     text: String,
+    /// The tools the response has begun to ask for.
+    calls: Vec<String>,
     handle: Option<Json>,
     output: bool,
     written: usize,
@@ -681,12 +696,25 @@ impl DraftWriter {
                 )
             }));
         }
-        let why = error.map_or_else(
-            || "the response ended without its end".to_owned(),
-            |error| error.message,
-        );
+        let (reason, why) = match error {
+            None => (
+                StopReason::Interrupted,
+                "the response ended without its end".to_owned(),
+            ),
+            Some(error) => (
+                match error.kind {
+                    ModelErrorKind::ContextFull => StopReason::ContextFull,
+                    ModelErrorKind::Refusal => StopReason::Refusal,
+                    _ => StopReason::Interrupted,
+                },
+                error.message,
+            ),
+        };
         let mut response = Assistant::new(self.text);
-        response.stop = Some(Stop::new(StopReason::Interrupted).with_message(why));
+        let stop = response.stop.insert(Stop::new(reason).with_message(why));
+        if !self.calls.is_empty() {
+            stop.detail = withheld(&self.calls);
+        }
         response.origin = Some(origin.clone());
         Ok(Box::new(response))
     }

@@ -260,6 +260,9 @@ impl Machine {
         }
         let next = machine.schedule(&mut entries);
         machine.commit(entries, next, true);
+        if !resuming && let Some(Command::Commit(batch)) = machine.commands.back_mut() {
+            batch.drop_draft = true; // what was streaming answered an earlier message
+        }
         Ok(machine)
     }
 
@@ -856,6 +859,11 @@ fn withhold_calls(response: &mut Assistant) {
     if let Some(stop) = &mut response.stop
         && stop.detail.is_none()
     {
-        stop.detail = Json::encode(&serde_json::json!({ "withheld_tool_calls": names })).ok();
+        stop.detail = withheld(&names);
     }
+}
+
+/// What is said of the calls a response is stored without.
+pub(crate) fn withheld(names: &[String]) -> Option<Json> {
+    Json::encode(&serde_json::json!({ "withheld_tool_calls": names })).ok()
 }

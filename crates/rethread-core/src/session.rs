@@ -356,7 +356,14 @@ impl Session {
             .iter()
             .cloned()
             .partition(|record| record.seq <= at);
-        let mut entries: Vec<Entry> = copied.iter().map(|record| record.entry.clone()).collect();
+        let mut entries: Vec<Entry> = Vec::with_capacity(copied.len() + 2);
+        for record in &copied {
+            // Records name each other by number, so one that cannot be read leaves its place empty.
+            while (entries.len() as u64) + 1 < record.seq {
+                entries.push(Entry::Unknown(Json::empty_object()));
+            }
+            entries.push(record.entry.clone());
+        }
         // A call that is open in the copy may have started in this session since. The copy must not
         // say it never ran, nor start it again.
         let started = |key: &CallKey| {
@@ -447,6 +454,7 @@ impl Session {
                                 CallState::Unknown,
                                 CallState::NotStarted,
                                 CallState::Approved,
+                                CallState::Suspended(Wait::External),
                             ]
                             .iter()
                             .any(|state| {

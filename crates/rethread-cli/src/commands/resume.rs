@@ -14,7 +14,7 @@ use crate::find::{find, fresh_id};
 use crate::go::{Done, Going, Hints};
 use crate::history;
 use crate::model;
-use crate::point::explain;
+use crate::point::{explain, name};
 use crate::recorder::Request;
 use crate::remembered::{Remembered, remembered};
 use crate::store::Place;
@@ -35,15 +35,12 @@ async fn stored(args: &Resume) -> Result<Code, Failure> {
     let id = find(&*store, &place, args.id.as_deref()).await?;
     let status = read_status(&*store, &id).await?;
     let hints = Hints::new(args.store.store.as_deref(), args.work.model.as_deref());
-    let refusal = refusal(args, &status);
-    if !args.work.json && !matches!(refusal, Some(Error::NotResumable(_))) {
-        for line in explain(&status) {
-            term::say(&line);
-        }
-    }
-    if let Some(error) = refusal {
+    if let Some(error) = refusal(args, &status) {
         let waiting = match &error {
-            Error::Suspended(point) => ask::waiting(&*store, &id, point).await?,
+            Error::Suspended(_) => {
+                tell(args, &status);
+                ask::waiting(&*store, &id).await?
+            }
             _ => Vec::new(),
         };
         let done = Done {
@@ -62,6 +59,7 @@ async fn stored(args: &Resume) -> Result<Code, Failure> {
         None => model::last(last.model.as_ref())?,
     };
     let going = Going::new(&args.work, Some(store), chosen, last, hints)?;
+    tell(args, &status);
     let session = going.agent().session(id);
     let mut run = session.resume();
     if args.override_stop {
@@ -71,6 +69,16 @@ async fn stored(args: &Resume) -> Result<Code, Failure> {
         run = run.take_over();
     }
     going.go(session, run).await
+}
+
+/// Says to a person what a resume begins with.
+fn tell(args: &Resume, status: &Status) {
+    if !args.work.json {
+        name(args.id.as_deref(), &status.head);
+        for line in explain(status) {
+            term::say(&line);
+        }
+    }
 }
 
 /// Why there is nothing to do, which can be said without a model.

@@ -9,7 +9,7 @@ use crate::find::find;
 use crate::poll::block_on;
 use crate::store::Place;
 use crate::term::{self, BOLD, CYAN, DIM, GREEN, RED, YELLOW, paint, short};
-use crate::view::arguments_line;
+use crate::view::call_line;
 
 /// How many lines of a tool's result are shown.
 const RESULT_LINES: usize = 12;
@@ -119,18 +119,19 @@ fn text(message: &Message) -> String {
 }
 
 fn call(call: &ToolCall) {
-    let arguments = match &call.undecoded {
-        Some(undecoded) => format!(
-            "[arguments do not decode: {}]",
-            short(&undecoded.error, 100)
-        ),
-        None => arguments_line(&call.arguments),
+    let name = short(&call.name, 64);
+    let line = match &call.undecoded {
+        Some(undecoded) => {
+            let error = short(&undecoded.error, 100);
+            format!(
+                "{} {name} [arguments do not decode: {error}]",
+                paint(CYAN, "▸")
+            )
+        }
+        None => call_line(&name, &call.arguments),
     };
     term::line(&format!(
-        "  {} {} {} {}",
-        paint(CYAN, "▸"),
-        short(&call.name, 64),
-        arguments,
-        paint(DIM, &short(&call.id, 64))
+        "  {line} {}",
+        paint(DIM, &format!("({})", short(&call.id, 64)))
     ));
 }

@@ -5,7 +5,7 @@ use rethread_core::read_status;
 use crate::args::Look;
 use crate::failure::{Code, Failure};
 use crate::find::find;
-use crate::point::{PointJson, explain};
+use crate::point::{PointJson, explain, name};
 use crate::poll::block_on;
 use crate::store::Place;
 use crate::term;
@@ -20,6 +20,7 @@ pub(crate) fn why(args: &Look) -> Result<Code, Failure> {
     if args.json {
         term::json(&PointJson::new(&status.point));
     } else {
+        name(args.which.id.as_deref(), &status.head);
         for line in explain(&status) {
             term::line(&line);
         }

@@ -185,7 +185,7 @@ pub(super) fn failed(path: &str, error: Errno) -> ToolError {
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{MetadataExt as _, symlink};
 
     use super::*;
 
@@ -243,5 +243,42 @@ mod tests {
         assert!(root.find("../x", true).is_err());
         assert!(root.find("parent/new/x", true).is_err());
         assert!(!base.path().join("new").exists());
+    }
+
+    proptest::proptest! {
+        /// Whatever a path is made of: what it opens is inside, and the very thing the system finds.
+        #[test]
+        fn what_is_opened_is_inside(
+            names in proptest::collection::vec(
+                proptest::sample::select(vec!["a", "b", "f", "..", ".", "", "up", "in", "out", "top"]),
+                1..8,
+            ),
+        ) {
+            let base = tempfile::tempdir().unwrap();
+            let inside = base.path().join("work");
+            std::fs::create_dir_all(inside.join("a/b")).unwrap();
+            for directory in ["", "a", "a/b", ".."] {
+                let directory = inside.join(directory);
+                std::fs::write(directory.join("f"), "x").unwrap();
+                symlink("..", directory.join("up")).unwrap();
+                symlink("a/b", directory.join("in")).unwrap();
+                symlink("../../f", directory.join("out")).unwrap();
+                symlink("/", directory.join("top")).unwrap();
+            }
+            let root = Root::open(&inside).unwrap();
+            let path = names.join("/");
+            let opened = root
+                .find(&path, false)
+                .and_then(|place| place.file(&path, OFlags::RDONLY));
+            if let Ok(Some(file)) = opened {
+                // The system wants a directory before a `/` that ends a path; a model need not.
+                let plain: Vec<_> = components(path.as_bytes()).into();
+                let real = plain.iter().fold(inside, |path, name| path.join(name));
+                let real = real.canonicalize().unwrap();
+                proptest::prop_assert!(real.starts_with(root.path()), "{path}");
+                let (ours, theirs) = (file.metadata().unwrap(), real.metadata().unwrap());
+                proptest::prop_assert_eq!(ours.ino(), theirs.ino());
+            }
+        }
     }
 }

@@ -28,7 +28,10 @@ fn why_says_where_each_kind_of_session_stopped() {
         place.import(session, &format!("[{USER}{last}]"));
         let why = place.ends(code, &["why", session]);
         assert_eq!(why.stderr, "");
-        told.push_str(&format!("$ rethread why {session}  # exit {code}\n{}\n", why.stdout));
+        told.push_str(&format!(
+            "$ rethread why {session}  # exit {code}\n{}\n",
+            why.stdout
+        ));
     }
     insta::assert_snapshot!(told);
 }
@@ -65,7 +68,10 @@ fn why_prints_the_resume_point_and_leaves_no_trace() {
 fn show_gives_every_message_in_order_and_every_record() {
     let place = Place::new();
     let aside = r#"{"role":"user","content":"not sent","in_context":false}"#;
-    place.import("s", &format!(r#"[{{"role":"system","content":"be kind"}},{USER},{aside},{CALLS}]"#));
+    place.import(
+        "s",
+        &format!(r#"[{{"role":"system","content":"be kind"}},{USER},{aside},{CALLS}]"#),
+    );
     let shown = place.json(0, &["show", "s"]);
     let roles: Vec<&str> = shown["messages"]
         .as_array()
@@ -82,7 +88,10 @@ fn show_gives_every_message_in_order_and_every_record() {
 #[test]
 fn what_is_shown_cannot_change_the_terminal() {
     let place = Place::new();
-    place.import("s", r#"[{"role":"user","content":"a\u001b[2Jb\u0007\u202ec\rd"}]"#);
+    place.import(
+        "s",
+        r#"[{"role":"user","content":"a\u001b[2Jb\u0007\u202ec\rd"}]"#,
+    );
     let shown = place.ends(0, &["show", "s"]).stdout;
     assert_eq!(shown, "user\n  a[2Jbcd\n");
 }
@@ -92,7 +101,47 @@ fn ls_puts_what_needs_attention_first() {
     let place = Place::with_script(
         r#"{"replies":[{"tool_calls":[{"id":"a","name":"ship","arguments":{}}]}],"tools":{"ship":{"approve":true}}}"#,
     );
-    assert_eq!(place.ends(0, &["ls", "--store", "sqlite:sessions.db"]).code, 0);
+    place.import("cut", &format!("[{USER},{}]", stopped("interrupted")));
+    place.ends(5, &["run", "Ship it\nnow", "--session", "shipping"]);
+    place.import("declined", &format!("[{USER},{}]", stopped("refusal")));
+    place.import("done", &format!("[{USER},{}]", stopped("end_turn")));
+    let listed = place.ends(0, &["ls"]);
+    assert_eq!(listed.stderr, "");
+    insta::assert_snapshot!(listed.stdout);
+    let listed = place.json(0, &["ls", "--limit", "3"]);
+    let statuses: Vec<_> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            (
+                row["session"].as_str().unwrap(),
+                row["status"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        statuses,
+        [
+            ("shipping", "waiting"),
+            ("cut", "interrupted"),
+            ("done", "done")
+        ]
+    );
+}
+
+#[test]
+fn without_sessions_ls_says_how_to_begin() {
+    let place = Place::new();
+    let mut command = place.command(&["ls"]);
+    let output = command.env_remove("RETHREAD_STORE").output().unwrap();
+    assert!(output.status.success());
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("rethread demo")
+    );
+    assert!(!place.path(".local").exists(), "looking makes nothing");
 }
 
 #[test]
@@ -103,7 +152,11 @@ fn a_session_is_found_by_the_beginning_of_its_id() {
     place.import("al", &format!("[{USER},{}]", stopped("interrupted")));
     let kind = |args: &[&str]| place.json(0, args)["kind"].clone();
     assert_eq!(kind(&["why", "alph"]), "call_model");
-    assert_eq!(kind(&["why", "al"]), "retry_response", "the whole id counts first");
+    assert_eq!(
+        kind(&["why", "al"]),
+        "retry_response",
+        "the whole id counts first"
+    );
     assert_eq!(kind(&["why", "--last"]), "retry_response");
     let ran = place.ends(2, &["why", "alp"]);
     assert!(ran.stderr.contains("several sessions: al"), "{ran:?}");

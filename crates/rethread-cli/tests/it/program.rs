@@ -97,7 +97,17 @@ impl Place {
     pub(crate) fn import(&self, session: &str, messages: &str) {
         let file = format!("{session}.json");
         self.write(&file, messages);
-        self.ends(0, &["import", &file, "--session", session, "--format", "rethread"]);
+        self.ends(
+            0,
+            &[
+                "import",
+                &file,
+                "--session",
+                session,
+                "--format",
+                "rethread",
+            ],
+        );
     }
 
     /// Starts a run whose events can be waited for: they go into a pipe.

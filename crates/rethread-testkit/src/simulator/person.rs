@@ -1,7 +1,9 @@
 //! What the person and the host outside do next: the same in the same situation, whatever happened
 //! before it.
 
-use rethread_core::{Answer, Body, CallKey, Entry, Json, Message, NotResumable, Status, Wait};
+use rethread_core::{
+    Answer, Body, CallKey, Entry, Json, Message, NotResumable, Status, Wait, texts,
+};
 
 use super::oracle;
 use super::random::Random;
@@ -173,7 +175,7 @@ fn answer(random: &mut Random, wait: Option<Wait>) -> Answer {
     }
 }
 
-/// A late answer for a call that was closed while it waited.
+/// A late answer for a call that was closed without one.
 fn late(ledger: &Ledger) -> Option<Action> {
     let told = |key: CallKey| {
         ledger
@@ -181,11 +183,12 @@ fn late(ledger: &Ledger) -> Option<Action> {
             .iter()
             .any(|record| matches!(&record.entry, Entry::LateResult(late) if late.call == key))
     };
-    let suspended = |key: CallKey| {
-        ledger
-            .records()
-            .iter()
-            .any(|record| matches!(&record.entry, Entry::CallSuspended(waits) if waits.call == key))
+    let named = |id: &str| {
+        let messages = ledger.history.messages();
+        let calls = messages
+            .filter_map(Message::as_assistant)
+            .flat_map(|response| &response.tool_calls);
+        calls.filter(|call| call.id == id).count()
     };
     ledger.records().iter().find_map(|record| {
         let Entry::Message(message, mark) = &record.entry else {
@@ -194,15 +197,16 @@ fn late(ledger: &Ledger) -> Option<Action> {
         let (Body::Tool(result), Some(key)) = (&message.body, mark.call) else {
             return None;
         };
-        let closed = !result.success && suspended(key) && !told(key) && !result.call_id.is_empty();
-        let unique = ledger
-            .message(key.message)?
-            .as_assistant()?
-            .tool_calls
-            .iter()
-            .filter(|call| call.id == result.call_id)
-            .count();
-        (closed && unique == 1).then(|| {
+        let text = result.content.to_text();
+        let closed = [
+            texts::UNKNOWN_RESULT,
+            texts::NOT_STARTED_RESULT,
+            texts::SUSPENDED_RESULT,
+            texts::DEFERRED_RESULT,
+        ]
+        .contains(&text.as_str());
+        // An id that is there more than once stands for the last call of that id.
+        (closed && !told(key) && named(&result.call_id) == 1).then(|| {
             Action::Answer(
                 result.call_id.clone(),
                 Answer::Result("the answer came after all".into()),

@@ -7,8 +7,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rethread_core::{
-    Agent, Answer, BoxFuture, Entry, Error, MemoryStore, Message, Reply, Run, Session, Store as _,
-    StoreError,
+    Agent, Answer, BoxFuture, CallState, Entry, Error, MemoryStore, Message, Reply, Run, Session,
+    Store as _, StoreError, Wait,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -242,6 +242,7 @@ impl Process {
         ) {
             self.world.lock().expected = None;
         }
+        let mut refuses = false;
         let problem = match action {
             Action::Rest => None,
             Action::Say(messages) => return self.run(&id, session.run_with(messages), true).await,
@@ -274,16 +275,17 @@ impl Process {
                 let fork = async { session.fork(Some(at), to).await.map(|_| ()) };
                 self.alone(fork).await
             }
-            Action::Answer(call, answer) => self.alone(session.answer(&call, answer)).await,
+            Action::Answer(call, answer) => {
+                refuses = !takes(&self.world, &id, &call, &answer);
+                self.alone(session.answer(&call, answer)).await
+            }
         };
-        let expected = matches!(
-            problem,
-            None | Some(
-                Error::Store(StoreError::Io { .. })
-                    | Error::AlreadyAnswered { .. }
-                    | Error::NotWaiting { .. }
-            )
-        );
+        let expected = match problem {
+            None => true, // or someone else took part
+            Some(Error::Store(StoreError::Io { .. })) => true,
+            Some(Error::NotWaiting { .. }) => refuses,
+            Some(_) => false,
+        };
         let mut state = self.world.lock();
         state.require(expected, Invariant::TrueEnd, || {
             format!("refused: {problem:?}")
@@ -401,6 +403,26 @@ impl Process {
         .await;
         Done { value, rival }
     }
+}
+
+/// Whether the first open call of an id takes an answer: leave only if it waits for that.
+fn takes(world: &World, session: &str, call: &str, answer: &Answer) -> bool {
+    if matches!(answer, Answer::Result(_) | Answer::Failure(_)) {
+        return true;
+    }
+    let state = world.lock();
+    let open = state
+        .ledgers
+        .get(session)
+        .and_then(|ledger| {
+            let open = oracle::view(ledger.records()).open;
+            open.into_iter().find(|open| open.id == call)
+        })
+        .map(|open| open.state);
+    matches!(
+        open,
+        Some(CallState::Suspended(Wait::Approval) | CallState::Approved)
+    )
 }
 
 fn script_len(script: &Script) -> u64 {

@@ -209,28 +209,25 @@ impl Log {
 
     fn end(mut self, loaded: &mut Loaded) {
         self.broke_off();
-        if !self.waiting.is_empty() {
-            let entries = self.messages.iter().map(|(_, message)| Entry::message(message.clone()));
-            let mut entries: Vec<Entry> = entries.collect();
-            let mut keys = HashSet::new();
-            // Behind the last response, so that what came after it stays last.
-            let mut place = entries.len();
-            for waiting in self.waiting {
-                let (response, index) = waiting.key;
-                if keys.insert(waiting.key) {
-                    place = place.min(response + 1);
-                    let call = CallKey {
-                        message: response as u64 + 1,
-                        index,
-                    };
-                    let suspended = CallSuspended {
-                        call,
-                        wait: waiting.wait,
-                        prompt: waiting.prompt,
-                    };
-                    entries.insert(place, Entry::CallSuspended(suspended));
-                }
-            }
+        let is_response = |(_, message): &(usize, Message)| message.as_assistant().is_some();
+        let last = self.messages.iter().rposition(is_response);
+        // What an earlier response waited for has been passed over.
+        self.waiting.retain(|waiting| Some(waiting.key.0) == last);
+        if let Some(last) = last.filter(|_| !self.waiting.is_empty()) {
+            let said = self.messages.iter();
+            let mut entries: Vec<Entry> =
+                said.map(|(_, message)| Entry::message(message.clone())).collect();
+            let suspended = self.waiting.into_iter().map(|waiting| {
+                Entry::CallSuspended(CallSuspended {
+                    call: CallKey {
+                        message: last as u64 + 1,
+                        index: waiting.key.1,
+                    },
+                    wait: waiting.wait,
+                    prompt: waiting.prompt,
+                })
+            });
+            entries.splice(last + 1..last + 1, suspended);
             let records = (1..).zip(entries).map(|(seq, entry)| Record {
                 seq,
                 at: Timestamp::default(),

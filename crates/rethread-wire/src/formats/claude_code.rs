@@ -47,7 +47,11 @@ pub(super) fn read(text: &str, loaded: &mut Loaded) {
     let mut entries: Vec<Entry> = Vec::new();
     let mut seen = HashSet::new();
     for line in lines {
+        let said = Members::read(line.json.get()).object("message").get("role").is_some();
         let Some(entry) = entry(line.number, line.json) else {
+            if said {
+                loaded.problem("bad_record", line.number, "an entry without a uuid is set aside");
+            }
             continue;
         };
         if seen.insert(entry.uuid.clone()) {

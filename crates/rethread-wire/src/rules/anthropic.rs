@@ -6,6 +6,7 @@ use rethread_core::Json;
 
 use super::pair::{Call, Event, Match, Pairs, pair};
 use super::{Found, Target, call_named, is_blank, is_object, is_something, text};
+use crate::Api;
 use crate::decode::raw::{Members, elements, literal};
 use crate::encode::IdRule;
 
@@ -414,7 +415,7 @@ fn ending(found: &mut Found, turns: &[Turn], target: &Target) {
     if let Some(last) = turns.last()
         && last.is_assistant()
         && !last.is_paused()
-        && (target.refuses_prefill() || (target.thinking == Some(true) && target.prefill.is_none()))
+        && target.refuses_prefill(Api::AnthropicMessages)
     {
         let detail = "the history ends with a response, which the model does not go on with";
         found.add("prefill", turns.len() - 1, None, detail);

@@ -6,6 +6,7 @@ use rethread_core::Json;
 
 use super::pair::{Call as Named, Event, Match, Pairs, pair};
 use super::{Found, Target, call_named, is_object, is_something, lone_surrogate, text};
+use crate::Api;
 use crate::decode::raw::{Members, literal, string};
 use crate::encode::IdRule;
 
@@ -219,7 +220,7 @@ pub(super) fn check(found: &mut Found, items: &[Json], target: &Target) {
     if let Some(last) = turns.last()
         && last.is_assistant()
         && !last.prefix
-        && target.refuses_prefill()
+        && target.refuses_prefill(Api::OpenAiChat)
     {
         let detail = "the history ends with a response, which the model does not go on with";
         found.add("prefill", turns.len() - 1, None, detail);

@@ -4,6 +4,7 @@ use rethread_core::Json;
 
 use super::pair::{Call, Event, Match, Pairs, pair};
 use super::{Found, Target, call_named, is_something, text};
+use crate::Api;
 use crate::decode::raw::{Members, literal};
 
 /// What a part is, as far as the rules tell parts apart.
@@ -187,7 +188,7 @@ pub(super) fn check(found: &mut Found, items: &[Json], target: &Target) {
     }
     if let Some(last) = contents.last()
         && last.is_model()
-        && target.refuses_prefill()
+        && target.refuses_prefill(Api::GeminiContents)
     {
         let detail = "the history ends with a response, which the model does not go on with";
         found.add("prefill", contents.len() - 1, None, detail);

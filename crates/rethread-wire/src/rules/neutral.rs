@@ -105,7 +105,7 @@ pub(crate) fn check(messages: &[(usize, Message)], target: &Target) -> Vec<Probl
         && let Some(response) = message.as_assistant()
         && response.stop_reason() != StopReason::Paused
         && response.tool_calls.is_empty()
-        && target.refuses_prefill()
+        && target.prefill == Some(false)
     {
         let detail = "the history ends with a response, which the model does not go on with";
         found.add("prefill", *at, None, detail);

@@ -6,6 +6,7 @@ use rethread_core::Json;
 
 use super::pair::{Call, Event, Match, Pairs, pair};
 use super::{Found, Target, call_named, is_object, is_something, lone_surrogate, text};
+use crate::Api;
 use crate::decode::raw::{Members, literal, string};
 
 /// What an item is, as far as the rules tell items apart.
@@ -192,7 +193,7 @@ pub(super) fn check(found: &mut Found, list: &[Json], target: &Target) {
     if let Some(last) = items.last()
         && last.follows_reasoning()
         && last.kind != Kind::Call
-        && target.refuses_prefill()
+        && target.refuses_prefill(Api::OpenAiResponses)
     {
         let detail = "the history ends with a response, which the model does not go on with";
         found.add("prefill", items.len() - 1, None, detail);

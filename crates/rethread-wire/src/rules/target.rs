@@ -79,8 +79,12 @@ impl Target {
     }
 
     /// Whether it is known that a request may not end with a response.
-    pub(crate) fn refuses_prefill(&self) -> bool {
-        self.prefill == Some(false)
+    pub(crate) fn refuses_prefill(&self, api: Api) -> bool {
+        match self.prefill {
+            // No model of Anthropic's that reasons goes on with a response.
+            None => api == Api::AnthropicMessages && self.thinking == Some(true),
+            Some(prefill) => !prefill,
+        }
     }
 
     /// The same for an encoder.
