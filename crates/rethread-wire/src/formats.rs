@@ -9,7 +9,7 @@ mod chat;
 mod claude_code;
 mod codex;
 mod document;
-mod gemini;
+pub(crate) mod gemini;
 mod lines;
 mod parts;
 mod recognise;

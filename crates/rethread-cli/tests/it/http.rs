@@ -65,14 +65,21 @@ impl Service {
         let mut command = place.command(args);
         command.args(["--model", self.model, "--json"]);
         let [(key, value), (url, _)] = self.variables;
-        command.env(key, value).env(url, format!("{}{}", server.url(), self.base));
+        command
+            .env(key, value)
+            .env(url, format!("{}{}", server.url(), self.base));
         command
     }
 
     fn ends_well(&self, place: &Place, server: &Server, args: &[&str]) {
         let output = self.command(place, server, args).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {said}\n{:#?}", self.model, server.problems());
+        assert!(
+            output.status.success(),
+            "{}: {said}\n{:#?}",
+            self.model,
+            server.problems()
+        );
         assert_eq!(server.problems(), Vec::<String>::new(), "{}", self.model);
     }
 }
@@ -90,14 +97,25 @@ fn wait_for(server: &Server, requests: usize) {
 fn the_request_after_a_kill_is_the_one_of_a_run_that_was_not() {
     for service in &SERVICES {
         let (place, server) = (service.place(), Server::start(script(None)).unwrap());
-        service.ends_well(&place, &server, &["run", "Compare a and b", "--session", "s"]);
+        service.ends_well(
+            &place,
+            &server,
+            &["run", "Compare a and b", "--session", "s"],
+        );
         let whole = server.requests();
         assert_eq!(whole.len(), 2, "{}", service.model);
 
         // Killed while it waits for the second response, with both results stored.
-        let (place, server) = (service.place(), Server::start(script(Some(Fault::Hang))).unwrap());
+        let (place, server) = (
+            service.place(),
+            Server::start(script(Some(Fault::Hang))).unwrap(),
+        );
         let mut child = service
-            .command(&place, &server, &["run", "Compare a and b", "--session", "s"])
+            .command(
+                &place,
+                &server,
+                &["run", "Compare a and b", "--session", "s"],
+            )
             .spawn()
             .unwrap();
         wait_for(&server, 2);

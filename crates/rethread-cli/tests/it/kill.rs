@@ -21,7 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[test]
 fn killed_at_random_moments() {
     let read = |name: &str| std::env::var(name).ok().and_then(|n| n.parse().ok());
-    let (times, seed) = (read("RETHREAD_KILLS").unwrap_or(12), read("RETHREAD_SEED").unwrap_or(1));
+    let (times, seed) = (
+        read("RETHREAD_KILLS").unwrap_or(12),
+        read("RETHREAD_SEED").unwrap_or(1),
+    );
     let done = harness(Path::new(env!("CARGO_BIN_EXE_rethread")), times, seed);
     match done {
         Ok(line) => println!("{line}"),
@@ -32,18 +35,30 @@ fn killed_at_random_moments() {
 type Result<T> = std::result::Result<T, String>;
 
 fn harness(program: &Path, times: u64, seed: u64) -> Result<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(words)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(words)?;
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let (mut kills, mut sessions, mut found) = (0, 0, HashMap::new());
     while kills < times {
         sessions += 1;
-        let folder = std::env::temp_dir().join(format!("rethread-kill-{}-{seed}-{sessions}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!(
+            "rethread-kill-{}-{seed}-{sessions}",
+            std::process::id()
+        ));
         std::fs::create_dir_all(&folder).map_err(words)?;
-        let case = Case { program, folder: &folder };
+        let case = Case {
+            program,
+            folder: &folder,
+        };
         let killed = case.play(&mut random, times - kills, &mut found)?;
-        runtime
-            .block_on(case.check())
-            .map_err(|error| format!("session {sessions} of seed {seed} ({}): {error}", folder.display()))?;
+        runtime.block_on(case.check()).map_err(|error| {
+            format!(
+                "session {sessions} of seed {seed} ({}): {error}",
+                folder.display()
+            )
+        })?;
         kills += killed;
         std::fs::remove_dir_all(&folder).map_err(words)?;
         if sessions % 20 == 0 {
@@ -106,30 +121,36 @@ impl Case<'_> {
     }
 
     /// Runs a session to its end, killing it on the way; gives how often.
-    fn play(&self, random: &mut Random, most: u64, found: &mut HashMap<String, u64>) -> Result<u64> {
+    fn play(
+        &self,
+        random: &mut Random,
+        most: u64,
+        found: &mut HashMap<String, u64>,
+    ) -> Result<u64> {
         let script = script(random, &self.path("effects.log"));
         std::fs::write(self.path("script.json"), script.to_string()).map_err(words)?;
         let kills = (1 + random.below(KILLS)).min(most);
         let mut killed = 0;
         let mut child = self.start(&["run", "go", "--session", "s"])?;
         loop {
-            if killed == kills {
-                let code = self.wait(child)?;
-                // A session that was killed before its first commit does not exist.
-                match code {
-                    0 | 3 => return Ok(killed),
-                    2 => child = self.start(&["run", "go", "--session", "s"])?,
-                    other => return Err(format!("the last run ended with exit code {other}")),
+            if killed < kills {
+                std::thread::sleep(Duration::from_micros(random.below(120_000)));
+                if child.try_wait().map_err(words)?.is_none() {
+                    // SIGKILL: nothing of it can be caught.
+                    child.kill().map_err(words)?;
+                    child.wait().map_err(words)?;
+                    killed += 1;
+                    *found.entry(self.kind()?).or_default() += 1;
+                    child = self.start(&["resume", "s"])?;
+                    continue;
                 }
-                continue;
             }
-            std::thread::sleep(Duration::from_micros(random.below(200_000)));
-            // SIGKILL: nothing of it can be caught.
-            child.kill().map_err(words)?;
-            child.wait().map_err(words)?;
-            killed += 1;
-            *found.entry(self.kind()?).or_default() += 1;
-            child = self.start(&["resume", "s"])?;
+            match self.wait(child)? {
+                0 | 3 => return Ok(killed),
+                // A session that was killed before its first commit does not exist.
+                2 => child = self.start(&["run", "go", "--session", "s"])?,
+                other => return Err(format!("the last run ended with exit code {other}")),
+            }
         }
     }
 
@@ -144,10 +165,18 @@ impl Case<'_> {
             Some(2) => return Ok("no session yet".to_owned()),
             code => return Err(format!("`why` ended with {code:?} after a kill")),
         };
-        let kind = said.get("kind").or_else(|| said.get("reason")).and_then(Value::as_str);
+        let kind = said
+            .get("kind")
+            .or_else(|| said.get("reason"))
+            .and_then(Value::as_str);
         let kind = kind.ok_or("`why` says neither a kind nor a reason")?;
-        if said.get("resumable") == Some(&Value::Bool(true)) && said.get("cause") != Some(&json!("crashed")) {
-            return Err(format!("after a kill `why` gives the cause {:?}", said.get("cause")));
+        if said.get("resumable") == Some(&Value::Bool(true))
+            && said.get("cause") != Some(&json!("crashed"))
+        {
+            return Err(format!(
+                "after a kill `why` gives the cause {:?}",
+                said.get("cause")
+            ));
         }
         Ok(kind.to_owned())
     }
@@ -156,7 +185,9 @@ impl Case<'_> {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = child.try_wait().map_err(words)? {
-                return status.code().ok_or_else(|| "it was killed by someone else".to_owned());
+                return status
+                    .code()
+                    .ok_or_else(|| "it was killed by someone else".to_owned());
             }
             if Instant::now() > end {
                 let _ = child.kill();
@@ -188,11 +219,19 @@ impl Case<'_> {
         check_calls(&history, &ran)?;
         let events = std::fs::read_to_string(self.path("events.jsonl")).unwrap_or_default();
         for line in events.lines() {
-            let Ok(event) = serde_json::from_str::<Value>(line) else { continue }; // torn by a kill
+            let Ok(event) = serde_json::from_str::<Value>(line) else {
+                continue;
+            }; // torn by a kill
             if event.get("type") == Some(&json!("tool_completed")) {
-                let id = event.get("call_id").and_then(Value::as_str).unwrap_or_default();
+                let id = event
+                    .get("call_id")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
                 let kept = history.messages().filter_map(Message::as_tool);
-                if !kept.into_iter().any(|result| result.call_id == id && result.success) {
+                if !kept
+                    .into_iter()
+                    .any(|result| result.call_id == id && result.success)
+                {
                     return Err(format!("the result of `{id}` was told and is gone"));
                 }
             }
@@ -216,9 +255,14 @@ fn check_calls(history: &History, ran: &HashMap<&str, usize>) -> Result<()> {
         }
     }
     for record in history.records() {
-        let Some(response) = record.entry.as_message().and_then(Message::as_assistant) else { continue };
+        let Some(response) = record.entry.as_message().and_then(Message::as_assistant) else {
+            continue;
+        };
         for (index, call) in (0..).zip(&response.tool_calls) {
-            let key = CallKey { message: record.seq, index };
+            let key = CallKey {
+                message: record.seq,
+                index,
+            };
             let results: Vec<_> = history
                 .records()
                 .iter()
@@ -230,12 +274,16 @@ fn check_calls(history: &History, ran: &HashMap<&str, usize>) -> Result<()> {
             let [result] = results.as_slice() else {
                 return Err(format!("call `{}` has {} results", call.id, results.len()));
             };
-            let effect = ran.contains_key(format!("{} {}", call.name, call.arguments.get()).as_str());
+            let effect =
+                ran.contains_key(format!("{} {}", call.name, call.arguments.get()).as_str());
             if result.success && !effect {
                 return Err(format!("call `{}` has a result and did not run", call.id));
             }
             if effect && !started.contains(&key) {
-                return Err(format!("call `{}` ran before its start was recorded", call.id));
+                return Err(format!(
+                    "call `{}` ran before its start was recorded",
+                    call.id
+                ));
             }
         }
     }
@@ -255,9 +303,9 @@ fn script(random: &mut Random, log: &Path) -> Value {
             .collect();
         replies.push(json!({ "text": "some words that take a while to stream", "delay_ms": random.below(6), "tool_calls": calls }));
     }
-    replies.push(json!({ "text": "the last words, which take a while too", "delay_ms": random.below(6) }));
-    let mut tool = |parallel: bool| {
-        json!({ "parallel": parallel, "delay_ms": random.below(40), "result": "did {x}", "append_to": log })
-    };
+    replies.push(
+        json!({ "text": "the last words, which take a while too", "delay_ms": random.below(6) }),
+    );
+    let mut tool = |parallel: bool| json!({ "parallel": parallel, "delay_ms": random.below(40), "result": "did {x}", "append_to": log });
     json!({ "replies": replies, "tools": { "serial": tool(false), "parallel": tool(true), "other": tool(true) } })
 }

@@ -229,12 +229,11 @@ pub(crate) fn live<T>(work: impl Future<Output = T>) -> T {
 
 /// A process that dies at an event of its run.
 pub(crate) fn die_at(make: impl FnOnce() -> Run, at: impl Fn(&Event) -> bool) {
-    let run = live(async {
-        let mut run = make();
+    let mut run = make();
+    live(async {
         while !at(&run.next().await.expect("the event comes")) {}
         // What was started gets to start, and nothing more comes of it.
         let _ = tokio::time::timeout(Duration::from_millis(1), run.next()).await;
-        run
     });
     drop(run); // there is no runtime any more in which it could end well
 }

@@ -68,7 +68,7 @@ pub(super) fn repair(job: &mut Job<'_>) -> Vec<String> {
         drop_last_thinking(job, &mut messages);
     }
     // Every step may leave a message empty, and then others stand side by side.
-    for _ in 0..4 {
+    for _ in 0..8 {
         drop_empty(job, &mut messages);
         let before = job.changes.len();
         rounds(job, &mut messages);
@@ -79,7 +79,8 @@ pub(super) fn repair(job: &mut Job<'_>) -> Vec<String> {
     }
     rename(job, &mut messages);
     let last = messages.last();
-    let place = last.filter(|last| last.is_assistant()).map(|last| last.at);
+    let place = last.filter(|last| last.is_assistant());
+    let place = place.and_then(|last| last.blocks.last()).map(|piece| piece.at);
     let is_paused = last.is_some_and(|last| last.of_kind(Kind::ServerCall).next().is_some());
     if let Some(text) = job.last_words(place, is_paused) {
         messages.push(said(messages.len(), &text));
@@ -514,7 +515,16 @@ fn rename(job: &mut Job<'_>, messages: &mut [Message]) {
         for ((n, call), slot) in calls.zip(slots) {
             let id = &call.block.id;
             let refused = !is_word(id) || (job.target.ids.is_some() && !ids.fits(id));
+            let answer = slot.and_then(|result| places.get(result)).copied();
             if !refused && seen.insert(id.clone()) {
+                let found = answer.and_then(|(at, n)| messages.get(at)?.blocks.get(n));
+                // A result that was paired by its place may have no id.
+                if let (Some(place), Some(piece)) = (answer, found)
+                    && piece.block.id != *id
+                {
+                    job.change("renamed", piece.at, id, "the id a result names");
+                    renamed.push((place, id.clone()));
+                }
                 continue;
             }
             let new = ids.instead_of(id);
@@ -522,7 +532,6 @@ fn rename(job: &mut Job<'_>, messages: &mut [Message]) {
             let detail = format!("the call `{id}` is now `{new}`, on both sides");
             job.change("renamed", call.at, id, detail);
             renamed.push(((*at, n), new.clone()));
-            let answer = slot.and_then(|result| places.get(result)).copied();
             renamed.extend(answer.map(|place| (place, new)));
         }
     }
