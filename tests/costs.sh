@@ -33,16 +33,19 @@ per() {
 
 per fsync,fdatasync w1 1
 per open,openat w1 0
-per fsync,fdatasync w4 5
+# Both results of a turn are ready together here, so they share a commit; otherwise it would be 5.
+per fsync,fdatasync w4 4
 per open,openat w4 0
 
+# Asking where a session stands: the index beside the file (-shm) is made anew when nobody has it
+# open; the store itself is not touched.
 before=$(sha256sum "$dir/long.db")
-strace -f -c -e trace=fsync,fdatasync,pwrite64,write,ftruncate -o "$dir/trace" \
-  "$bench" w2 "{\"store\":\"$dir/long.db\"}" >"$dir/answer"
+strace -f -c -e trace=fsync,fdatasync -o "$dir/trace" "$bench" w2 "{\"store\":\"$dir/long.db\"}" >"$dir/answer"
 grep -q '"kind":"recover_tools"' "$dir/answer" || { cat "$dir/answer"; echo "FAILED: the wrong resume point"; exit 1; }
-written=$(awk '$NF == "fsync" || $NF == "fdatasync" || $NF == "pwrite64" || $NF == "ftruncate" { n += $4 } END { print n + 0 }' "$dir/trace")
-echo "w2: $written writes to the store, want 0"
-[ "$written" = 0 ] && [ "$before" = "$(sha256sum "$dir/long.db")" ] || { echo "FAILED"; exit 1; }
+synced=$(awk '$NF == "fsync" || $NF == "fdatasync" { n += $4 } END { print n + 0 }' "$dir/trace")
+logged=$(stat -c %s "$dir/long.db-wal" 2>/dev/null || echo 0)
+echo "w2: $synced fsyncs and $logged bytes in the log, want none"
+[ "$synced" = 0 ] && [ "$logged" = 0 ] && [ "$before" = "$(sha256sum "$dir/long.db")" ] || { echo "FAILED"; exit 1; }
 
 # The cost of a resume point does not grow: medians of nine, with slack for a busy machine.
 cpu() {

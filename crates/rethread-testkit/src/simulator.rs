@@ -28,7 +28,8 @@ use std::sync::Arc;
 use process::{Played, play};
 use random::Random;
 use script::Script;
-use world::{Stop, Undisturbed};
+use rethread_core::Message;
+use world::{Stop, Undisturbed, World};
 
 /// What must hold whatever happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -115,11 +116,15 @@ pub enum Fault {
 }
 
 /// Plays the script of one seed.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Simulator {
     seed: u64,
     fault: Option<Fault>,
+    judge: Option<Judge>,
 }
+
+/// Says what is wrong with a request.
+type Judge = Arc<dyn Fn(&[Message]) -> Option<String> + Send + Sync>;
 
 /// What was simulated and what was found.
 #[derive(Clone, Debug, Default)]
@@ -150,7 +155,16 @@ pub struct Violation {
     pub invariant: Invariant,
     /// What happened instead.
     pub detail: String,
-    fault: Option<Fault>,
+    simulator: Simulator,
+}
+
+impl fmt::Debug for Simulator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulator")
+            .field("seed", &self.seed)
+            .field("fault", &self.fault)
+            .finish_non_exhaustive()
+    }
 }
 
 impl fmt::Display for Violation {
@@ -168,11 +182,7 @@ impl Violation {
     /// All that happened, one line each: the script, every point passed, every record written.
     #[must_use]
     pub fn trace(&self) -> String {
-        let simulator = Simulator {
-            seed: self.seed,
-            fault: self.fault,
-        };
-        simulator.trace(self.point, self.crash)
+        self.simulator.trace(self.point, self.crash)
     }
 }
 
@@ -200,7 +210,24 @@ impl Simulator {
     /// The simulator of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { seed, fault: None }
+        Self {
+            seed,
+            fault: None,
+            judge: None,
+        }
+    }
+
+    /// Judges every request by more than the rules all providers share. The judge is given the
+    /// messages of a request and says what is wrong with it.
+    #[must_use]
+    pub fn with_judge(
+        self,
+        judge: impl Fn(&[Message]) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            judge: Some(Arc::new(judge)),
+            ..self
+        }
     }
 
     /// Breaks something.
@@ -220,17 +247,17 @@ impl Simulator {
             ..Report::default()
         };
         let script = Arc::new(Script::new(self.seed));
-        let undisturbed = play(&script, VecDeque::new(), None, self.fault, false);
+        let undisturbed = self.play(&script, VecDeque::new(), None, false);
         let points = undisturbed.points;
-        let known = Arc::new(self.judge(&mut report, undisturbed, 0, false));
+        let known = Arc::new(self.note(&mut report, undisturbed, 0, false));
         for point in 1..=points {
             for crash in [true, false] {
                 if !report.violations.is_empty() {
                     return report; // one story is enough of a script that fails
                 }
                 let plan = self.plan(point, crash);
-                let played = play(&script, plan, Some(Arc::clone(&known)), self.fault, false);
-                self.judge(&mut report, played, point, crash);
+                let played = self.play(&script, plan, Some(Arc::clone(&known)), false);
+                self.note(&mut report, played, point, crash);
             }
         }
         report
@@ -241,16 +268,32 @@ impl Simulator {
     #[must_use]
     pub fn trace(&self, point: u64, crash: bool) -> String {
         let script = Arc::new(Script::new(self.seed));
-        let mut played = play(&script, VecDeque::new(), None, self.fault, point == 0);
+        let mut played = self.play(&script, VecDeque::new(), None, point == 0);
         if point > 0 {
             let known = Arc::new(std::mem::take(&mut played.undisturbed));
             let plan = self.plan(point, crash);
-            played = play(&script, plan, Some(known), self.fault, true);
+            played = self.play(&script, plan, Some(known), true);
         }
         format!("{script:#?}\n{}\n", played.trace.join("\n"))
     }
 
-    fn judge(&self, report: &mut Report, played: Played, point: u64, crash: bool) -> Undisturbed {
+    fn play(
+        &self,
+        script: &Arc<Script>,
+        plan: VecDeque<(u64, Stop)>,
+        known: Option<Arc<Undisturbed>>,
+        traced: bool,
+    ) -> Played {
+        let world = World::new(Arc::clone(script), plan, known, traced);
+        {
+            let mut state = world.lock();
+            state.fault = self.fault;
+            state.judge.clone_from(&self.judge);
+        }
+        play(&world)
+    }
+
+    fn note(&self, report: &mut Report, played: Played, point: u64, crash: bool) -> Undisturbed {
         report.crash_points += played.crashes;
         report.interruptions += played.interruptions;
         report
@@ -265,7 +308,7 @@ impl Simulator {
                         crash,
                         invariant,
                         detail,
-                        fault: self.fault,
+                        simulator: self.clone(),
                     }),
             );
         played.undisturbed
@@ -306,7 +349,7 @@ fn other(random: &mut Random) -> Stop {
 mod tests {
     use std::time::Duration;
 
-    use rethread_core::{Assistant, Budget, Json, Message, ToolCall};
+    use rethread_core::{Assistant, Budget, Json, ToolCall};
 
     use super::script::{Reply, Turn, mark};
     use super::*;
@@ -341,7 +384,8 @@ mod tests {
                 replies: vec![reply(&calls), reply(&[])],
                 streams: false,
             };
-            let played = play(&Arc::new(script), VecDeque::new(), None, None, true);
+            let simulator = Simulator::new(0);
+            let played = simulator.play(&Arc::new(script), VecDeque::new(), None, true);
             assert_eq!(played.found, []);
             let commits = played
                 .trace
@@ -354,13 +398,8 @@ mod tests {
     #[test]
     fn a_seed_tells_the_same_story_every_time() {
         let story = |seed| {
-            let played = play(
-                &Arc::new(Script::new(seed)),
-                VecDeque::new(),
-                None,
-                None,
-                false,
-            );
+            let script = Arc::new(Script::new(seed));
+            let played = Simulator::new(seed).play(&script, VecDeque::new(), None, false);
             (played.points, played.undisturbed.labels)
         };
         for seed in 0..20 {

@@ -2,6 +2,7 @@
 //! accepts, check and repair a history before it is sent, and read the session files of others.
 
 mod api;
+mod check;
 mod decode;
 mod encode;
 mod error;
@@ -13,6 +14,7 @@ pub mod rules;
 mod sse;
 
 pub use api::{Api, UnknownApi};
+pub use check::{Check, check_report, explain_changes, repair_report};
 pub use decode::{Decoder, decode_body};
 pub use encode::{Body, Encoder, IdRule, Reasoning, Target, UnknownPattern};
 pub use error::decode_error;

@@ -7,8 +7,6 @@ mod ids;
 mod neutral;
 mod responses;
 
-use std::collections::BTreeMap;
-
 use rethread_core::{CallState, Json, NotResumable, ResumeKind, ResumePoint, StopReason, Text, ToolCall, texts};
 use serde::Serialize;
 

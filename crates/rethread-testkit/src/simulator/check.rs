@@ -586,6 +586,11 @@ pub(super) fn request(state: &mut State, process: u32, messages: &[Message]) {
     if let Some(breach) = oracle::breach(messages) {
         state.violation(Invariant::RequestRules, breach);
     }
+    if let Some(judge) = state.judge.clone()
+        && let Some(wrong) = judge(messages)
+    {
+        state.violation(Invariant::RequestRules, wrong);
+    }
     let Some(ledger) = state.ledgers.remove(&session) else {
         return;
     };
@@ -598,6 +603,7 @@ pub(super) fn request(state: &mut State, process: u32, messages: &[Message]) {
         "the records",
     );
     if let Some(expected) = state.expected.take() {
+        state.note(|| "       it is compared with the one that would have been sent".to_owned());
         differs(
             state,
             messages,

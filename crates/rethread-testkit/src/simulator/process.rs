@@ -32,14 +32,7 @@ pub(super) struct Played {
 }
 
 /// Plays a script to its end, however often it is interrupted.
-pub(super) fn play(
-    script: &Arc<Script>,
-    plan: VecDeque<(u64, Stop)>,
-    known: Option<Arc<Undisturbed>>,
-    fault: Option<Fault>,
-    traced: bool,
-) -> Played {
-    let world = World::new(Arc::clone(script), plan, known, fault, traced);
+pub(super) fn play(world: &World) -> Played {
     let store = MemoryStore::new();
     let mut rounds = 0;
     loop {
@@ -55,7 +48,7 @@ pub(super) fn play(
                 break;
             }
         };
-        let process = Process::new(&world, &store, "main");
+        let process = Process::new(world, &store, "main");
         let ended = runtime.block_on(world.live(process.work(&mut rounds)));
         // All that the process had in memory goes with it.
         drop(runtime);
@@ -67,7 +60,7 @@ pub(super) fn play(
         state.revive();
         state.note(|| "------ the process is gone; another begins".to_owned());
     }
-    finish(&world);
+    finish(world);
     let mut state = world.lock();
     Played {
         points: state.points,

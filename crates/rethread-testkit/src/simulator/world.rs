@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::script::{Broken, Script};
-use super::{Fault, Invariant, oracle};
+use super::{Fault, Invariant, Judge, oracle};
 
 /// What happens at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,7 @@ pub(super) struct State {
     /// Whether what happens is judged; what is known from the undisturbed run is not judged again.
     pub(super) judging: bool,
     pub(super) fault: Option<Fault>,
+    pub(super) judge: Option<Judge>,
     /// Leases a broken store keeps alive.
     pub(super) kept: Vec<Lease>,
     pub(super) found: Vec<(u64, Invariant, String)>,
@@ -170,7 +171,6 @@ impl World {
         script: Arc<Script>,
         plan: VecDeque<(u64, Stop)>,
         known: Option<Arc<Undisturbed>>,
-        fault: Option<Fault>,
         traced: bool,
     ) -> Self {
         Self(Arc::new(Mutex::new(State {
@@ -197,7 +197,8 @@ impl World {
             produced: HashMap::new(),
             requests: HashMap::new(),
             expected: None,
-            fault,
+            fault: None,
+            judge: None,
             kept: Vec::new(),
             found: Vec::new(),
             trace: traced.then(Vec::new),
