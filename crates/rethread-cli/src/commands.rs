@@ -36,7 +36,7 @@ pub(crate) fn run(command: Command) -> Result<Code, Failure> {
         Command::Fork(args) => block_on(fork::fork(args)),
         Command::Rm(args) => block_on(rm::rm(args)),
         Command::Check(args) => wire::check(&args),
-        Command::Repair(args) => wire::repair(&args),
+        Command::Repair(args) => wire::repair_file(&args),
         Command::Decode(args) => wire::decode(&args),
         Command::Demo(args) => demo::demo(&args),
     }

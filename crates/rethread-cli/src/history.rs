@@ -2,100 +2,63 @@
 
 use std::path::Path;
 
-use rethread_core::{Entry, Imported, Json, Message, Problem, Record};
+use rethread_core::{Entry, Imported, Record};
+use rethread_wire::formats::{self, FileProblem, Format, Loaded};
 
 use crate::failure::Failure;
-
-/// How many records in a row may be missing for the numbers of those after them to be kept.
-const MAX_MISSING: u64 = 1000;
-
-/// What a file holds.
-pub(crate) struct History {
-    pub(crate) format: &'static str,
-    pub(crate) entries: Vec<Entry>,
-    pub(crate) problems: Vec<Problem>,
-}
-
-impl History {
-    /// The records, and the one that says where they came from.
-    pub(crate) fn into_entries(self) -> (Vec<Entry>, Entry) {
-        let imported = Imported {
-            format: self.format.to_owned(),
-            problems: self
-                .problems
-                .into_iter()
-                .map(|problem| problem.detail)
-                .collect(),
-        };
-        (self.entries, Entry::Imported(imported))
-    }
-}
+use crate::term;
 
 /// Reads a file in a format, or in the one it is recognised to have.
-pub(crate) fn read(path: &Path, format: Option<&str>) -> Result<History, Failure> {
+pub(crate) fn read(path: &Path, format: Option<&str>) -> Result<Loaded, Failure> {
     let bytes = std::fs::read(path).map_err(|error| Failure::file("read", path, &error))?;
-    if format.is_some_and(|format| format != "rethread") {
-        return Err(Failure::usage("only the format rethread is read so far"));
-    }
-    let text = String::from_utf8_lossy(&bytes);
-    let mut history = History {
-        format: "rethread",
-        entries: Vec::new(),
-        problems: Vec::new(),
+    let wrong = |why: String| Failure::usage(format!("`{}`: {why}", path.display()));
+    let format = match format {
+        Some(name) => name
+            .parse::<Format>()
+            .map_err(|error| Failure::usage(error.to_string()))?,
+        None => formats::recognise(&bytes).map_err(|error| wrong(error.to_string()))?,
     };
-    if let Ok(items) = serde_json::from_str::<Vec<Json>>(&text) {
-        for (at, item) in (0..).zip(items) {
-            take(&mut history, at, item.get());
-        }
-    } else {
-        for (at, line) in (1..).zip(text.lines()) {
-            if !line.trim().is_empty() {
-                take(&mut history, at, line);
-            }
-        }
-    }
-    if history.entries.is_empty() && !history.problems.is_empty() {
-        return Err(Failure::usage(format!(
-            "`{}` is no history",
-            path.display()
+    let loaded = formats::read(&bytes, format);
+    if loaded.is_unreadable() {
+        return Err(wrong(format!(
+            "this is no history in the format {format}: {}",
+            details(&loaded.problems).join("; ")
         )));
     }
-    Ok(history)
+    Ok(loaded)
 }
 
-/// Takes a message, or a record as `export` writes it. Records keep their numbers, which other
-/// records call them by: one that is missing leaves its place empty.
-fn take(history: &mut History, at: u64, json: &str) {
-    #[derive(serde::Deserialize)]
-    struct Numbered {
-        seq: Option<u64>,
-    }
-    if let Ok(message) = serde_json::from_str::<Message>(json) {
-        history.entries.push(Entry::message(message));
-        return;
-    }
-    let entry = match Record::decode(at, json.as_bytes()).map(|record| record.entry) {
-        Ok(Entry::Unknown(_)) => Err("is no message".to_owned()),
-        Ok(entry) => Ok(entry),
-        Err(error) => Err(format!("cannot be read: {error}")),
+/// The records of a file, and the one that says where they came from.
+pub(crate) fn entries(loaded: &Loaded) -> (Vec<Entry>, Entry) {
+    let entries = match &loaded.records {
+        Some(records) => records.iter().map(entry).collect(),
+        None => loaded
+            .messages
+            .iter()
+            .map(|(_, message)| Entry::message(message.clone()))
+            .collect(),
     };
-    match entry {
-        Ok(entry) => {
-            let seq = serde_json::from_str::<Numbered>(json)
-                .ok()
-                .and_then(|n| n.seq);
-            let missing = seq
-                .unwrap_or(0)
-                .saturating_sub(history.entries.len() as u64 + 1);
-            if missing <= MAX_MISSING {
-                let nothing = (0..missing).map(|_| Entry::Unknown(Json::empty_object()));
-                history.entries.extend(nothing);
-            }
-            history.entries.push(entry);
-        }
-        Err(why) => history.problems.push(Problem {
-            at,
-            detail: format!("item {at} {why}"),
-        }),
+    let imported = Imported {
+        format: loaded.format.as_str().to_owned(),
+        problems: details(&loaded.problems),
+    };
+    (entries, Entry::Imported(imported))
+}
+
+fn entry(record: &Record) -> Entry {
+    record.entry.clone()
+}
+
+/// Tells a person what could not be read.
+pub(crate) fn warn(loaded: &Loaded) {
+    for detail in details(&loaded.problems) {
+        term::warning(&detail);
     }
+}
+
+fn details(problems: &[FileProblem]) -> Vec<String> {
+    problems
+        .iter()
+        .map(|problem| format!("{}: {}", problem.line, problem.detail))
+        .collect()
 }

@@ -19,9 +19,10 @@ use crate::machine::{
 };
 use crate::run::{Plan, Shared, Watcher};
 use crate::{
-    Assistant, Body, CallKey, Commit, Content, Draft, Entry, Error, Event, Json, Lease, ModelError,
-    ModelErrorKind, ModelEvent, ModelStream, Outcome, Record, Reply, RunContext, RunKind, Session,
-    Stop, StopReason, StoreError, Summary, Timestamp, Tool, ToolContext, ToolOutput, Usage, Writer,
+    Assistant, Body, CallKey, Commit, Content, Draft, Entry, Error, Event, Json, Lease, Message,
+    ModelError, ModelErrorKind, ModelEvent, ModelStream, Outcome, Record, Reply, RunContext,
+    RunKind, Session, Stop, StopReason, StoreError, Summary, Timestamp, Tool, ToolContext,
+    ToolOutput, Usage, Writer,
 };
 
 /// How often a session that moved on between reading and claiming is read again.
@@ -45,6 +46,9 @@ pub(crate) async fn drive(plan: Plan, shared: Arc<Shared>) -> Result<Reply, Erro
         take_over,
         watchers,
     } = plan;
+    if let Start::Messages(messages) = &start {
+        answerable(messages)?;
+    }
     let run = uuid::Uuid::now_v7().to_string();
     let kind = if matches!(start, Start::Resume) {
         RunKind::Resume
@@ -85,6 +89,21 @@ pub(crate) async fn drive(plan: Plan, shared: Arc<Shared>) -> Result<Reply, Erro
     };
     let result = driver.claim_and_run(run, start, grant, override_stop).await;
     driver.close(result).await
+}
+
+/// Checks that a run has something to answer. Responses and results are what runs make; a history
+/// from elsewhere is imported or appended.
+fn answerable(messages: &[Message]) -> Result<(), Error> {
+    let made = |message: &Message| matches!(message.body, Body::Assistant(_) | Body::Tool(_));
+    let told = |message: &Message| message.in_context && !matches!(message.body, Body::System(_));
+    if messages.iter().any(told) && !messages.iter().any(made) {
+        return Ok(());
+    }
+    Err(Error::Setup(
+        "a run begins with a message the model is to answer, and with no response or tool result; \
+         append those with a writer, and use `resume` to go on without a message"
+            .to_owned(),
+    ))
 }
 
 struct Driver {

@@ -65,7 +65,8 @@ impl Session {
         self.run_with(vec![Message::user(content)])
     }
 
-    /// Runs with new messages.
+    /// Runs with new messages. One of them must be for the model to answer; the run fails if one is a
+    /// response or a tool result.
     pub fn run_with(&self, messages: Vec<Message>) -> Run {
         Run::new(self.clone(), Start::Messages(messages))
     }

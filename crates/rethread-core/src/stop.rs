@@ -133,8 +133,10 @@ impl Stop {
     pub fn from_raw(raw: &str, has_calls: bool) -> Self {
         let lower = raw.trim().to_ascii_lowercase();
         let reason = match lower.as_str() {
-            "stop" | "end_turn" | "stop_sequence" | "completed" if has_calls => StopReason::ToolUse,
-            "stop" | "end_turn" | "stop_sequence" | "completed" => StopReason::EndTurn,
+            "stop" | "end" | "end_turn" | "stop_sequence" | "completed" if has_calls => {
+                StopReason::ToolUse
+            }
+            "stop" | "end" | "end_turn" | "stop_sequence" | "completed" => StopReason::EndTurn,
             "tool_use" | "tool_calls" | "function_call" => StopReason::ToolUse,
             "length" | "max_tokens" | "max_output_tokens" | "max_output" => StopReason::MaxOutput,
             "model_context_window_exceeded"

@@ -27,8 +27,8 @@ use std::sync::Arc;
 
 use process::{Played, play};
 use random::Random;
-use script::Script;
 use rethread_core::Message;
+use script::Script;
 use world::{Stop, Undisturbed, World};
 
 /// What must hold whatever happens.
@@ -393,6 +393,25 @@ mod tests {
                 .filter(|line| line.contains("after an append"));
             assert_eq!(commits.count(), 5, "{calls:?}\n{}", played.trace.join("\n"));
         }
+    }
+
+    #[test]
+    fn the_request_after_a_crash_is_compared_with_the_one_that_would_have_been_sent() {
+        let simulator = Simulator::new(0);
+        let script = Arc::new(Script::new(0));
+        let known = simulator.play(&script, VecDeque::new(), None, false);
+        let (points, known) = (known.points, Arc::new(known.undisturbed));
+        let compared = (1..=points).filter(|point| {
+            let plan = VecDeque::from([(*point, Stop::Crash)]);
+            let played = simulator.play(&script, plan, Some(Arc::clone(&known)), true);
+            assert_eq!(played.found, []);
+            played
+                .trace
+                .iter()
+                .any(|line| line.contains("it is compared with"))
+        });
+        let compared = compared.count() as u64;
+        assert!(compared > points / 10, "{compared} of {points}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod responses;
 use rethread_core::{CallState, Json, NotResumable, ResumeKind, ResumePoint, StopReason, Text, ToolCall, texts};
 use serde::Serialize;
 
-use crate::decode::raw::Object;
+use crate::decode::raw::{Members, Object};
 use crate::formats::{Document, Loaded, stop::stop};
 use crate::rules::Target;
 use crate::Api;
@@ -94,6 +94,13 @@ pub(crate) fn known(loaded: &Loaded, target: &Target) -> Target {
     if let Some(document) = &loaded.document {
         let before = ["previous_response_id", "conversation", "cachedContent", "cached_content"];
         target.chained |= before.iter().any(|name| document.get(name).is_some());
+        // With `adaptive` reasoning nothing is demanded of the history.
+        let thinking = document.get("thinking").map(|json| Members::read(json.get()));
+        if thinking.and_then(|thinking| thinking.string("type")).as_deref() == Some("enabled") {
+            target.thinking = target.thinking.or(Some(true));
+        }
+        let store = document.get("store").and_then(|json| json.decode().ok());
+        target.store = target.store.or(store);
     }
     target
 }
@@ -221,3 +228,5 @@ fn literal(text: &str) -> String {
     Text::new(text).literal().to_owned()
 }
 
+#[cfg(test)]
+mod tests;

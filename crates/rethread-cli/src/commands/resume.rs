@@ -174,10 +174,8 @@ fn role(message: &Message) -> &'static str {
 /// Carries on a history from a file: all but the last message are what was, the last is what is
 /// acted on.
 async fn from_file(args: &Resume, file: &Path) -> Result<Code, Failure> {
-    let read = history::read(file, args.format.as_deref())?;
-    for problem in &read.problems {
-        term::warning(&problem.detail);
-    }
+    let loaded = history::read(file, args.format.as_deref())?;
+    history::warn(&loaded);
     let named = args.work.model.as_deref();
     let chosen = model::named(named)?.ok_or_else(|| model::missing(None))?;
     let store: Option<Arc<dyn Store>> = match (&args.store.store, &args.session) {
@@ -185,7 +183,14 @@ async fn from_file(args: &Resume, file: &Path) -> Result<Code, Failure> {
         _ => Some(Place::of(&args.store)?.make().await?),
     };
     let hints = Hints::new(args.store.store.as_deref(), named);
-    let going = Going::new(&args.work, store, chosen, Remembered::default(), hints)?;
+    let remembered = Remembered {
+        model: None,
+        instructions: loaded
+            .instructions
+            .as_ref()
+            .map(|text| text.to_str().into_owned()),
+    };
+    let going = Going::new(&args.work, store, chosen, remembered, hints)?;
     let agent = going.agent();
     let id = match &args.session {
         Some(id) => id.clone(),
@@ -195,7 +200,7 @@ async fn from_file(args: &Resume, file: &Path) -> Result<Code, Failure> {
         set_aside(&agent.session(&id)).await?;
     }
     let session = agent.session(id);
-    let (mut entries, imported) = read.into_entries();
+    let (mut entries, imported) = history::entries(&loaded);
     // A message of a person or the program is acted on; anything else is where the history stopped.
     let trigger = match entries.last().and_then(Entry::as_message) {
         Some(message)

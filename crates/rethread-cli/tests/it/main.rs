@@ -1,7 +1,12 @@
 //! The program from outside: what it prints, how it ends, and what it survives.
 
 // A helper that panics fails its test, as it should.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout
+)]
 
 mod answers;
 mod bad_input;
@@ -15,3 +20,4 @@ mod look;
 mod program;
 mod runs;
 mod tools;
+mod wire;

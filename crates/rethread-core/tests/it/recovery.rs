@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rethread_core::{
     Agent, Answer, BoxFuture, Commit, Committed, Draft, Entry, Error, Event, Head, Lease,
-    ListQuery, MemoryStore, ModelError, ModelErrorKind, ModelEvent, Page, Repeat, Row, Session,
-    StopReason, Store, StoreError, Wait, texts,
+    ListQuery, MemoryStore, Message, ModelError, ModelErrorKind, ModelEvent, Page, Repeat, Row,
+    Session, StopReason, Store, StoreError, Wait, texts,
 };
 
 use crate::doubles::{Counts, Does, Plays, Say, agent, builder, calls, die_at, live};
@@ -47,7 +47,7 @@ fn a_handle_sees_what_others_did_since_its_last_run() {
             .writer()
             .await
             .unwrap()
-            .append(rethread_core::Message::user("more"))
+            .append(Message::user("more"))
             .await
             .unwrap();
         assert_eq!(here.resume().await.unwrap().text(), "done");
@@ -252,6 +252,25 @@ fn an_answer_for_a_session_that_does_not_exist_makes_none() {
     });
 }
 
+#[test]
+fn a_run_without_a_message_to_answer_writes_nothing() {
+    live(async {
+        let (store, model) = (MemoryStore::new(), Plays::new([]));
+        let session = agent(&store, &model, &[]).session("s");
+        let mut hidden = Message::user("not for the model");
+        hidden.in_context = false;
+        for messages in [
+            vec![],
+            vec![Message::system("a note"), hidden],
+            vec![Message::user("go"), Message::assistant("gone")],
+        ] {
+            let refused = session.run_with(messages).await;
+            assert!(matches!(refused, Err(Error::Setup(_))), "{refused:?}");
+        }
+        assert!(store.head("s").await.unwrap().is_none());
+    });
+}
+
 /// A store in which some things go wrong.
 #[derive(Clone)]
 struct Faulty {
@@ -392,7 +411,7 @@ fn a_writer_whose_append_failed_leaves_the_session_free() {
         };
         let session = store.agent(&model, &[]).session("s");
         let mut writer = session.writer().await.unwrap();
-        let message = rethread_core::Message::user("more");
+        let message = Message::user("more");
         assert!(writer.append(message).await.is_err());
         assert!(!session.status().await.unwrap().head.is_busy());
     });

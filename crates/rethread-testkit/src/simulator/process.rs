@@ -1,6 +1,5 @@
 //! Processes: one after the other they carry the session on until nothing is left to do.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -18,8 +17,8 @@ use super::random::Random;
 use super::script::{Script, Turn, mark};
 use super::store::SimStore;
 use super::tools::tools;
-use super::world::{Request, Stop, Undisturbed, World};
-use super::{Fault, Invariant, check, oracle};
+use super::world::{Request, Undisturbed, World};
+use super::{Invariant, check, oracle};
 
 /// What a script came to under a plan.
 pub(super) struct Played {

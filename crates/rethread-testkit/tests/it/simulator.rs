@@ -1,6 +1,9 @@
 //! The crash simulator finds nothing, and finds every kind of fault it is given.
 
-use rethread_testkit::{Fault, Invariant, Simulator, simulate};
+use rethread_core::{Message, Origin, PromptOptions};
+use rethread_testkit::{Fault, Invariant, Report, Simulator, simulate};
+use rethread_testserver::{Rules, check_anthropic, check_chat, check_gemini, check_responses};
+use rethread_wire::{Api, Encoder, Target};
 
 #[test]
 fn nothing_is_lost_wherever_a_run_stops() {
@@ -45,4 +48,49 @@ fn every_fault_is_noticed_for_what_it_is() {
             "{found} does not happen again:\n{trace}"
         );
     }
+}
+
+/// What a service refuses of a request, encoded for it.
+fn refused(api: Api, messages: &[Message]) -> Option<String> {
+    let origin = Origin::new(api.as_str(), "provider", "model");
+    let target = Target::new(api, "https://example.com", "model");
+    let options = PromptOptions::new(Some("be brief".into()), std::iter::empty().collect());
+    let mut encoder = Encoder::new(api, origin, &options, target);
+    for message in messages {
+        encoder.push(message);
+    }
+    let body = encoder.body().to_vec();
+    let value = match serde_json::from_slice(&body) {
+        Ok(value) => value,
+        Err(error) => return Some(format!("the request is no JSON: {error}")),
+    };
+    let rules = Rules::default();
+    let found = match api {
+        Api::AnthropicMessages => check_anthropic(&value, &rules),
+        Api::OpenAiChat => check_chat(&value, &rules),
+        Api::OpenAiResponses => check_responses(&value, &rules),
+        Api::GeminiContents => check_gemini(&value, &rules),
+    };
+    let first = found.first()?;
+    Some(format!("{first:?} in {}", String::from_utf8_lossy(&body)))
+}
+
+#[test]
+fn no_request_after_an_interruption_breaks_the_rules_of_a_provider() {
+    let mut report = Report::default();
+    for seed in 100..104 {
+        let judge = |messages: &[Message]| {
+            [
+                Api::AnthropicMessages,
+                Api::OpenAiChat,
+                Api::OpenAiResponses,
+                Api::GeminiContents,
+            ]
+            .into_iter()
+            .find_map(|api| refused(api, messages))
+        };
+        report.add(Simulator::new(seed).with_judge(judge).run());
+    }
+    let found: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }

@@ -197,8 +197,8 @@ pub(super) fn check(found: &mut Found, items: &[Json], target: &Target) {
 
 fn check_content(found: &mut Found, at: usize, content: &Content, target: &Target) {
     match content.role.as_str() {
-        // Without a role it is the user's. `function` is an older name for responses.
-        "user" | "model" | "function" | "" => {}
+        // Without a role it is the user's.
+        "user" | "model" | "" => {}
         role => {
             let detail = format!("the role `{role}` is neither `user` nor `model`");
             found.add("wrong_role", at, None, detail);
@@ -285,6 +285,10 @@ fn pairing(found: &mut Found, contents: &[Content], target: &Target) {
                 (_, Some(result)) if result.name != call.name => {
                     let detail = format!("{named} is answered by a response of `{}`", result.name);
                     found.add("orphan_tool_result", *at, id, detail);
+                }
+                (_, Some(result)) if result.id != call.id => {
+                    let detail = format!("the response to {named} names the id `{}`", result.id);
+                    found.add("id_format", *at, id, detail);
                 }
                 (_, Some(_)) => {}
                 (_, None) => {

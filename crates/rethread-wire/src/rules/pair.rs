@@ -134,13 +134,18 @@ fn by_place(pairs: &Pairs, latest: &[Call], result: &Call) -> Option<(usize, usi
         let call = latest.get(*at);
         is_open && call.is_some_and(|call| result.id.is_empty() || call.id.is_empty())
     };
-    let named = |at: &usize| latest.get(*at).is_some_and(|call| call.name == result.name);
+    let call = |at: &usize| latest.get(*at);
+    let named = |at: &usize| call(at).is_some_and(|call| call.name == result.name);
+    let bare = |at: &usize| call(at).is_some_and(|call| call.id.is_empty());
     let places = || (0..latest.len()).filter(fits);
-    let found = places().find(named);
+    let by_name = || places().find(|at| bare(at) && named(at)).or_else(|| places().find(named));
     // Without a name the place alone decides.
-    found
-        .or_else(|| result.name.is_empty().then(|| places().next()).flatten())
-        .map(|call| (batch, call))
+    let by_place = || places().find(bare).or_else(|| places().next());
+    let found = match result.name.as_str() {
+        "" => by_place(),
+        _ => by_name(),
+    };
+    found.map(|call| (batch, call))
 }
 
 #[cfg(test)]
@@ -186,5 +191,6 @@ mod tests {
         assert_eq!(answers("a:x,b:y =: =:"), [[Some(0), Some(1)]]);
         assert_eq!(answers(":x =made:x"), [[Some(0)]]);
         assert_eq!(answers("a:x =:z"), [[None]]);
+        assert_eq!(answers("a, =: =a"), [[Some(1), Some(0)]]);
     }
 }

@@ -129,13 +129,19 @@ pub(crate) struct Rounds {
     /// The items that are calls.
     pub(crate) calls: Vec<usize>,
     pub(crate) outputs: Vec<usize>,
-    /// Each call is a response of its own here: outputs may stand anywhere behind their calls.
     pub(crate) pairs: Pairs,
 }
 
 impl Rounds {
     pub(crate) fn of(items: &[Item]) -> Self {
         let (mut rounds, mut events) = (Self::default(), Vec::new());
+        // Calls that stand side by side are of one response.
+        let mut batch = Vec::new();
+        let end = |batch: &mut Vec<Call>, events: &mut Vec<Event>| {
+            if !batch.is_empty() {
+                events.push(Event::Calls(std::mem::take(batch)));
+            }
+        };
         for (at, item) in items.iter().enumerate() {
             let call = Call {
                 id: item.call_id.clone(),
@@ -144,25 +150,28 @@ impl Rounds {
             match item.kind {
                 Kind::Call => {
                     rounds.calls.push(at);
-                    events.push(Event::Calls(vec![call]));
+                    batch.push(call);
                 }
                 Kind::Output => {
+                    end(&mut batch, &mut events);
                     rounds.outputs.push(at);
                     events.push(Event::Result(call));
                 }
+                Kind::Said | Kind::Reference => end(&mut batch, &mut events),
                 _ => {}
             }
         }
+        end(&mut batch, &mut events);
         rounds.pairs = pair(&events);
         rounds
     }
 
-    /// The call and the output that answers it, as places in the list of items.
+    /// The call and the output that answers it, as places in the list of items. An output may stand
+    /// anywhere behind its call.
     pub(crate) fn answers(&self) -> impl Iterator<Item = (usize, Option<usize>)> {
-        let slots = self.pairs.answers.iter().map(|slots| slots.first());
+        let slots = self.pairs.answers.iter().flatten();
         self.calls.iter().zip(slots).map(|(call, slot)| {
-            let output = slot.copied().flatten();
-            let output = output.and_then(|output| self.outputs.get(output));
+            let output = slot.and_then(|output| self.outputs.get(output));
             (*call, output.copied())
         })
     }
