@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::tail::{Tail, reaches_response};
 use crate::{
-    Emit, Entry, Head, History, Model, Origin, Page, Projection, Prompt, PromptOptions, Record,
-    Store, StoreError, Timestamp,
+    Emit, Entry, Head, History, Model, Origin, Page, Problem, Projection, Prompt, PromptOptions,
+    Record, Store, StoreError, Timestamp,
 };
 
 /// A session as a run holds it. Kept between the runs of a handle, so that nothing is loaded or
@@ -19,6 +19,8 @@ pub(crate) struct Conversation {
     /// The records since the last response, that included.
     end: Vec<Record>,
     prompt: Option<Loaded>,
+    /// Rows that are no records, not told yet.
+    unreadable: Vec<Problem>,
 }
 
 struct Loaded {
@@ -43,6 +45,7 @@ impl Conversation {
             titled: false,
             end: Vec::new(),
             prompt: None,
+            unreadable: Vec::new(),
         }
     }
 
@@ -71,6 +74,11 @@ impl Conversation {
 
     pub(crate) fn is_titled(&self) -> bool {
         self.titled
+    }
+
+    /// The rows that could not be read since this was last asked.
+    pub(crate) fn take_unreadable(&mut self) -> Vec<Problem> {
+        std::mem::take(&mut self.unreadable)
     }
 
     pub(crate) fn tail(&self) -> Tail {
@@ -151,7 +159,7 @@ impl Conversation {
     }
 
     async fn load(
-        &self,
+        &mut self,
         model: &dyn Model,
         options: &PromptOptions,
         setup: &str,
@@ -174,9 +182,12 @@ impl Conversation {
                 break;
             };
             for row in rows {
-                // A row that is no record was reported when the session was opened.
-                let Ok(record) = Record::decode(row.seq, &row.body) else {
-                    continue;
+                let record = match Record::decode(row.seq, &row.body) {
+                    Ok(record) => record,
+                    Err(error) => {
+                        self.unreadable.push(Problem::unreadable(row.seq, &error));
+                        continue;
+                    }
                 };
                 projection.push(&record, &mut |emit| match emit {
                     Emit::Reset => prompt = model.prompt(options),

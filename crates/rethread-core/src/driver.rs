@@ -407,6 +407,10 @@ impl Driver {
                 .await?;
             let left_out = prompt.left_out();
             let stream = prompt.send();
+            for problem in self.conversation.take_unreadable() {
+                let (record, reason) = (problem.at, problem.detail);
+                self.emit(Event::SetAside { record, reason }).await;
+            }
             for item in left_out {
                 self.emit(Event::LeftOut {
                     item: item.item,

@@ -20,6 +20,14 @@ pub struct Problem {
     pub detail: String,
 }
 
+impl Problem {
+    /// A stored row that is no record.
+    pub(crate) fn unreadable(seq: u64, error: &serde_json::Error) -> Self {
+        let detail = format!("record {seq} cannot be read: {error}");
+        Self { at: seq, detail }
+    }
+}
+
 impl History {
     /// A history of records, which must be in the order of their sequence numbers.
     #[must_use]
@@ -64,11 +72,7 @@ impl History {
                 self.records.last()
             }
             Err(error) => {
-                let detail = format!("record {} cannot be read: {error}", row.seq);
-                self.problems.push(Problem {
-                    at: row.seq,
-                    detail,
-                });
+                self.problems.push(Problem::unreadable(row.seq, &error));
                 None
             }
         }

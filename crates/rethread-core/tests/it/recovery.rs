@@ -458,3 +458,28 @@ fn a_fork_keeps_the_numbers_that_records_call_each_other_by() {
         assert_eq!(fork.id(), "fork");
     });
 }
+
+#[test]
+fn a_row_that_cannot_be_read_is_told_and_the_rest_goes_on() {
+    live(async {
+        let (inner, model) = (MemoryStore::new(), Plays::new([]));
+        let session = agent(&inner, &model, &[]).session("s");
+        session.run("go").await.unwrap();
+        let store = Faulty {
+            torn: Some(2),
+            ..Faulty::new(&inner)
+        };
+        let mut told = Vec::new();
+        let mut run = store.agent(&model, &[]).session("s").run("more");
+        while let Some(event) = run.next().await {
+            if let Event::SetAside { record, reason } = event {
+                told.push((record, reason));
+            }
+        }
+        assert_eq!(run.await.unwrap().text(), "done");
+        assert!(
+            matches!(told.as_slice(), [(2, reason)] if reason.contains("cannot be read")),
+            "{told:?}"
+        );
+    });
+}
