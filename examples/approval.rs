@@ -2,6 +2,8 @@
 //!
 //!     cargo run --example approval
 
+#![allow(clippy::print_stdout)] // an example shows what it does
+
 use std::error::Error;
 
 use rethread::prelude::*;

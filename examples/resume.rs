@@ -3,6 +3,8 @@
 //!
 //!     cargo run --example resume
 
+#![allow(clippy::print_stdout)] // an example shows what it does
+
 use std::error::Error;
 
 use rethread::prelude::*;
@@ -42,7 +44,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("A run:");
     let session = agent(SqliteStore::open(&path).await?)?.session("holiday");
     let reply = session.run("Plan my holiday").await?;
-    println!("    {:?}, and it stopped: {:?}", reply.text(), reply.stop().map(|stop| stop.reason));
+    println!(
+        "    {:?}, and it stopped: {:?}",
+        reply.text(),
+        reply.stop().map(|stop| stop.reason)
+    );
     drop(session);
 
     println!("Later, elsewhere:");

@@ -18,6 +18,8 @@ See it in ten seconds, offline:  rethread demo
 Stores:  sqlite:PATH
 Models:  anthropic:MODEL  openai:MODEL  responses:MODEL  gemini:MODEL  ollama:MODEL
          openrouter:MODEL  deepseek:MODEL  llama.cpp:URL  script:FILE  or a known name
+Waiting: a response that is silent for 5 minutes is interrupted; RETHREAD_IDLE_TIMEOUT_MS
+         sets another time
 Exit:    0 done  1 failed  2 wrong usage  3 nothing to resume  4 in use
          5 waits for an answer  130 cancelled";
 

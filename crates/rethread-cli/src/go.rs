@@ -224,6 +224,7 @@ impl Done {
     }
 
     fn tell_person(self, session: &str, hints: &Hints, result: Result<Reply, Error>) -> Code {
+        let session = &quoted(session);
         let go_on = format!("rethread resume {session}{}{}", hints.store, hints.model);
         let error = match result {
             Ok(reply) if reply.stop().is_none() => return Code::Done,
@@ -244,10 +245,17 @@ impl Done {
                         Wait::Approval => "--approve",
                         _ => "--result TEXT",
                     };
+                    // All of it, and line breaks as such: it is what is let through.
                     let prompt = call.prompt.as_deref().unwrap_or(&call.name);
+                    let prompt = match call.arguments.get() {
+                        "{}" => term::clean(prompt),
+                        arguments => {
+                            format!("{}\n  {}", term::clean(prompt), term::clean(arguments))
+                        }
+                    };
                     term::say(&format!(
                         "{}\n  answer with `rethread answer {session} {} {with}{}`",
-                        term::paint(term::BOLD, &term::short(prompt, 200)),
+                        term::paint(term::BOLD, &prompt),
                         quoted(&term::short(&call.id, 64)),
                         hints.store
                     ));
@@ -291,7 +299,7 @@ impl Hints {
 }
 
 /// A word as a shell takes it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |char: char| char.is_ascii_alphanumeric() || "-_./:=@%+,".contains(char);
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_owned(),

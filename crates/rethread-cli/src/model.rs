@@ -2,14 +2,20 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rethread_core::{Model, Origin, Tool};
-use rethread_providers::{Anthropic, Gemini, OpenAiChat, OpenAiResponses, SCRIPT_API, Script};
+use rethread_providers::{
+    Anthropic, Gemini, OpenAiChat, OpenAiResponses, SCRIPT_API, Script, Timeouts,
+};
 
 use crate::failure::{Failure, chain};
 
 /// The variable that names the model.
 const VARIABLE: &str = "RETHREAD_MODEL";
+
+/// The variable that says how long a response may be silent, in milliseconds.
+const IDLE: &str = "RETHREAD_IDLE_TIMEOUT_MS";
 
 /// The variables that hold keys.
 pub(crate) const KEY_VARIABLES: &[&str] = &[
@@ -89,9 +95,25 @@ fn open(name: &str) -> Result<Chosen, Failure> {
     };
     let model = model.map_err(|error| Failure::usage(format!("`{name}`: {}", chain(&error))))?;
     Ok(Chosen {
-        model: Arc::new(model),
+        model: Arc::new(model.timeouts(timeouts()?)),
         tools: Vec::new(),
     })
+}
+
+/// How long a service is waited for.
+fn timeouts() -> Result<Timeouts, Failure> {
+    let mut timeouts = Timeouts::default();
+    if let Ok(text) = std::env::var(IDLE)
+        && !text.is_empty()
+    {
+        let milliseconds = text.parse().ok().filter(|count| *count > 0);
+        timeouts.idle = milliseconds.map(Duration::from_millis).ok_or_else(|| {
+            Failure::usage(format!(
+                "{IDLE} is `{text}`; set a number of milliseconds, such as 300000"
+            ))
+        })?;
+    }
+    Ok(timeouts)
 }
 
 fn unknown(name: &str) -> Failure {

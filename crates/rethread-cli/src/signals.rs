@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::failure::Code;
 use crate::term;
 
-/// Cancels a token at the first Ctrl-C (or request to terminate) and ends the program at the second.
+/// Cancels a token at the first Ctrl-C (or request to terminate, or a closed terminal) and ends the program at the second.
 ///
 /// A thread of its own listens, so that the second is heard whatever the first interrupts.
 pub(crate) fn watch(cancel: &CancellationToken) {
@@ -20,9 +20,10 @@ pub(crate) fn watch(cancel: &CancellationToken) {
         // Without signals Ctrl-C ends the program at once, which a session survives too.
         let Ok(runtime) = runtime else { return };
         runtime.block_on(async move {
-            let (Ok(mut interrupt), Ok(mut terminate)) = (
+            let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) = (
                 signal(SignalKind::interrupt()),
                 signal(SignalKind::terminate()),
+                signal(SignalKind::hangup()),
             ) else {
                 return;
             };
@@ -30,6 +31,7 @@ pub(crate) fn watch(cancel: &CancellationToken) {
                 tokio::select! {
                     _ = interrupt.recv() => {}
                     _ = terminate.recv() => {}
+                    _ = hangup.recv() => {}
                 }
                 if cancel.is_cancelled() {
                     process::exit(i32::from(Code::Cancelled as u8));

@@ -19,14 +19,17 @@ use crate::machine::{
 };
 use crate::run::{Plan, Shared, Watcher};
 use crate::{
-    Assistant, Body, CallKey, Commit, Content, Draft, Entry, Error, Event, Json, Lease, Message,
-    ModelError, ModelErrorKind, ModelEvent, ModelStream, Outcome, Record, Reply, RunContext,
-    RunKind, Session, Stop, StopReason, StoreError, Summary, Timestamp, Tool, ToolContext,
-    ToolOutput, Usage, Writer,
+    Assistant, Body, CallKey, Commit, Committed, Content, Draft, Entry, Error, Event, Json, Lease,
+    Message, ModelError, ModelErrorKind, ModelEvent, ModelStream, Outcome, Page, Record, Reply,
+    RunContext, RunKind, Session, Stop, StopReason, StoreError, Summary, Timestamp, Tool,
+    ToolContext, ToolOutput, Usage, Writer,
 };
 
 /// How often a session that moved on between reading and claiming is read again.
-const CLAIMS: u32 = 5;
+pub(crate) const CLAIMS: u32 = 5;
+/// How often what only this process holds is tried to be stored, and how long is waited between.
+const STORE_TRIES: u32 = 5;
+const STORE_WAIT: Duration = Duration::from_secs(1);
 /// How long tools get to stop by themselves when a run is cancelled.
 const GRACE: Duration = Duration::from_millis(100);
 /// How often a draft is written, at most.
@@ -324,16 +327,43 @@ impl Driver {
                 force: self.take_over,
             },
         };
-        let commit = Commit {
-            session: &self.session.id,
-            writer,
-            after,
-            rows: &rows,
-            summary: Some(&summary),
-            drop_draft,
-            release,
+        // A result that arrived and a response that was paid for exist only here until they are
+        // stored. What is written with a claim is made of records, and can be made again.
+        let in_hand = self.lease.is_some()
+            && entries.iter().any(|entry| match entry {
+                Entry::Message(_, mark) => mark.call.is_some() || mark.step.is_some(),
+                _ => false,
+            });
+        let mut tries = 1;
+        let committed = loop {
+            let commit = Commit {
+                session: &self.session.id,
+                writer,
+                after,
+                rows: &rows,
+                summary: Some(&summary),
+                drop_draft,
+                release,
+            };
+            match self.agent.store.commit(commit).await {
+                Ok(committed) => break committed,
+                Err(StoreError::Io { .. }) if in_hand && tries < STORE_TRIES => {
+                    sleep(STORE_WAIT).await;
+                    tries += 1;
+                }
+                // An earlier try may have been written, the lease given back with it, and only the
+                // answer lost.
+                Err(StoreError::Conflict { .. } | StoreError::Fenced { .. })
+                    if tries > 1 && self.is_stored(after, &rows).await =>
+                {
+                    break Committed {
+                        lease: None,
+                        last: after + rows.len() as u64,
+                    };
+                }
+                Err(error) => return Err(error.into()),
+            }
         };
-        let committed = self.agent.store.commit(commit).await?;
         if let Some(lease) = committed.lease {
             self.lease = Some(lease);
         }
@@ -348,6 +378,23 @@ impl Driver {
         }
         self.conversation.appended(at, entries);
         Ok(())
+    }
+
+    /// Whether these rows stand after a record. They name the run and the moment, so no one else's
+    /// are equal.
+    async fn is_stored(&self, after: u64, rows: &[Vec<u8>]) -> bool {
+        let page = Page::After {
+            seq: after,
+            limit: rows.len(),
+        };
+        let found = self.agent.store.read(&self.session.id, page).await;
+        found.is_ok_and(|found| {
+            found.len() == rows.len()
+                && found
+                    .iter()
+                    .zip(rows)
+                    .all(|(found, row)| found.body == *row)
+        })
     }
 
     async fn renew(&mut self) -> Result<(), Error> {

@@ -202,7 +202,7 @@ impl Tail {
             Body::Summary(_) => match self.response() {
                 // A summary over a finished session leaves it finished.
                 Some(response)
-                    if self.response_was_last_before_summary()
+                    if self.only_summaries_follow()
                         && response.stop_reason().is_normal()
                         && response.tool_calls.is_empty() =>
                 {
@@ -456,6 +456,25 @@ mod tests {
                 "call_model"
             );
         }
+    }
+
+    #[test]
+    fn a_result_that_is_set_aside_decides_nothing() {
+        // Before and after it is set aside, the answer is the same.
+        let done = r#"{"role":"assistant","content":"x"}"#;
+        let summary = r#"{"role":"summary","content":"s"}"#;
+        assert_eq!(
+            point(&format!("[{USER},{done},{A},{summary}]")),
+            "completed"
+        );
+        assert_eq!(
+            point(&format!("[{USER},{done},{summary},{A},{summary}]")),
+            "completed"
+        );
+        assert_eq!(
+            point(&format!("[{USER},{done},{USER},{A},{summary}]")),
+            "call_model"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::conversation::{Conversation, read_end};
-use crate::driver::title;
+use crate::driver::{CLAIMS, title};
 use crate::machine::{Command, Config, Machine, Start};
 use crate::tail::Tail;
 use crate::{
@@ -241,7 +241,23 @@ impl Session {
         self.open_writer(true).await
     }
 
+    /// Claims the session where it stands, again if it moved on between reading and claiming.
     async fn open_writer(&self, create: bool) -> Result<SessionWriter, Error> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.claim_writer(create).await {
+                Err(Error::Store(StoreError::Conflict { .. })) if tries < CLAIMS => {}
+                // Another who answers or appends is done in a moment; a run is not.
+                Err(Error::Store(StoreError::Busy { .. })) if tries < CLAIMS => {
+                    tokio::task::yield_now().await;
+                }
+                claimed => return claimed,
+            }
+        }
+    }
+
+    async fn claim_writer(&self, create: bool) -> Result<SessionWriter, Error> {
         let store = &self.agent.inner.store;
         let mut end = Vec::new();
         let mut last = 0;

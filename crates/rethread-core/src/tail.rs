@@ -16,8 +16,8 @@ pub(crate) struct Tail {
     last: Option<Message>,
     /// Whether the history ends in a tool result that answers no call of the last response.
     foreign_end: bool,
-    /// Whether the response was the last message before the summary that ends the history.
-    response_before_summary: bool,
+    /// Whether nothing but summaries, and results that are not sent, came after the response.
+    only_summaries_follow: bool,
     /// Records after the last response that are not sent: extra and foreign results.
     pub(crate) extras: Vec<(u64, String)>,
     run: RunTail,
@@ -201,15 +201,13 @@ impl Tail {
                             }
                         }
                     }
-                    if let Body::Summary(_) = &message.body {
-                        tail.response_before_summary = matches!(
-                            tail.last.as_ref().map(|last| &last.body),
-                            Some(Body::Assistant(_) | Body::Summary(_))
-                        ) && (tail.response_before_summary
-                            || matches!(
-                                tail.last.as_ref().map(|last| &last.body),
-                                Some(Body::Assistant(_))
-                            ));
+                    match &message.body {
+                        Body::Assistant(_) => tail.only_summaries_follow = true,
+                        // A result that is not sent stands between nothing.
+                        Body::Tool(_)
+                            if tail.extras.last().is_some_and(|(at, _)| *at == record.seq) => {}
+                        Body::Summary(_) => {}
+                        _ => tail.only_summaries_follow = false,
                     }
                     tail.last = Some((**message).clone());
                 }
@@ -273,8 +271,8 @@ impl Tail {
         self.response.as_ref().map(|response| response.seq)
     }
 
-    pub(crate) fn response_was_last_before_summary(&self) -> bool {
-        self.response_before_summary
+    pub(crate) fn only_summaries_follow(&self) -> bool {
+        self.only_summaries_follow
     }
 
     pub(crate) fn ends_in_foreign_result(&self) -> bool {

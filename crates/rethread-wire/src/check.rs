@@ -84,11 +84,17 @@ impl Check {
         });
         let word = place_word(self.format);
         for problem in &self.problems {
-            let help = if problem.fixable { "" } else { " (no change of the history mends this)" };
+            let help = if problem.fixable {
+                ""
+            } else {
+                " (no change of the history mends this)"
+            };
             let (at, rule, detail) = (problem.at, problem.rule, &problem.detail);
             lines.push(format!("{word} {at}: {rule}: {detail}{help}"));
         }
-        let api = self.api.map_or("any provider".to_owned(), |api| api.to_string());
+        let api = self
+            .api
+            .map_or("any provider".to_owned(), |api| api.to_string());
         lines.push(match self.valid {
             true => format!("it can be sent to {api} as it is"),
             false => format!(
@@ -241,4 +247,71 @@ fn count(n: usize, what: &str) -> String {
 fn json(value: &impl Serialize) -> String {
     // Text, numbers and JSON that was read: nothing here can fail to encode.
     Json::encode(value).map_or_else(|_| "{}".to_owned(), |json| json.get().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::formats::read;
+
+    fn report(file: &str, format: Format, api: Option<Api>) -> (Value, i32) {
+        let loaded = read(file.as_bytes(), format);
+        let (text, code) = check_report(&loaded, api, &Target::default());
+        (serde_json::from_str(&text).unwrap(), code)
+    }
+
+    #[test]
+    fn a_report_says_the_point_the_problems_and_whether_it_is_valid() {
+        let file = r#"[{"role":"user","content":"q"},{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"t","arguments":"{}"}}]}]"#;
+        let (got, code) = report(file, Format::OpenAiChat, None);
+        assert_eq!(code, 3);
+        assert_eq!(got["format"], "openai-chat");
+        assert_eq!(got["messages"], 2);
+        assert_eq!(got["point"]["kind"], "recover_tools");
+        let open = json!([{"id": "a", "name": "t", "state": "unknown"}]);
+        assert_eq!(got["point"]["unanswered"], open);
+        assert_eq!(got["problems"][0]["rule"], "unanswered_tool_call");
+        assert_eq!(got["problems"][0]["at"], 1);
+        assert_eq!(got["problems"][0]["fixable"], true);
+        assert_eq!(got["valid"], false);
+    }
+
+    #[test]
+    fn damage_that_was_set_aside_makes_nothing_invalid() {
+        let file = "{\"role\":\"user\",\"content\":\"q\"}\n{\"role\":\"assistant\",\"content\":\"x\"}\n\0\0";
+        let (got, code) = report(file, Format::Rethread, Some(Api::GeminiContents));
+        assert_eq!((code, &got["valid"]), (0, &json!(true)));
+        assert_eq!(got["problems"][0]["rule"], "nul_padding");
+        assert_eq!(got["point"]["reason"], "completed");
+    }
+
+    #[test]
+    fn people_are_told_the_same_in_words() {
+        let file = "[{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":\"x\"}]";
+        let loaded = read(file.as_bytes(), Format::OpenAiChat);
+        let check = Check::of(&loaded, None, &Target::default());
+        assert_eq!(
+            check.explain(),
+            [
+                "1 message in the format openai-chat",
+                "A tool result at the end answers no call; `repair` sets it aside.",
+                "item 0: orphan_tool_result: a result for `a`, which no call before it asks for",
+                "openai-chat would refuse it as it is; `rethread repair --for openai-chat` makes it ready to send",
+            ]
+        );
+        let (text, code) = repair_report(&loaded, Api::OpenAiChat, &Target::default(), Some("q"));
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(code, 0);
+        assert_eq!(
+            report["request"]["messages"],
+            json!([{"role": "user", "content": "q"}])
+        );
+        let repaired = repair::repair(&loaded, Api::OpenAiChat, &Target::default(), None);
+        assert_eq!(
+            explain_changes(loaded.format, &repaired.changes),
+            ["item 0: set aside: a result for `a`, which no call before it asks for"]
+        );
+    }
 }

@@ -205,8 +205,14 @@ impl Loaded {
     /// Whether nothing of what the file holds could be read, so that it is no history.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
-        let items = self.document.as_ref().map_or(0, |document| document.items.len());
-        self.messages.is_empty() && self.records.is_none() && items == 0 && !self.problems.is_empty()
+        let items = self
+            .document
+            .as_ref()
+            .map_or(0, |document| document.items.len());
+        self.messages.is_empty()
+            && self.records.is_none()
+            && items == 0
+            && !self.problems.is_empty()
     }
 
     /// The records, or the messages as records of which nothing more is known.
@@ -214,7 +220,9 @@ impl Loaded {
     pub fn history(&self) -> History {
         match &self.records {
             Some(records) => History::new(records.clone()),
-            None => History::from_messages(self.messages.iter().map(|(_, message)| message.clone())),
+            None => {
+                History::from_messages(self.messages.iter().map(|(_, message)| message.clone()))
+            }
         }
     }
 
@@ -242,7 +250,10 @@ pub fn read(bytes: &[u8], format: Format) -> Loaded {
     let mut loaded = Loaded::new(format);
     let text = String::from_utf8_lossy(bytes);
     if let std::borrow::Cow::Owned(_) = text {
-        let good = bytes.utf8_chunks().next().map_or(0, |chunk| chunk.valid().len());
+        let good = bytes
+            .utf8_chunks()
+            .next()
+            .map_or(0, |chunk| chunk.valid().len());
         let before = bytes.get(..good).unwrap_or(&[]);
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         let detail = "the file is not all UTF-8; what is not stands as U+FFFD";

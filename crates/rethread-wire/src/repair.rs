@@ -7,13 +7,15 @@ mod ids;
 mod neutral;
 mod responses;
 
-use rethread_core::{CallState, Json, NotResumable, ResumeKind, ResumePoint, StopReason, Text, ToolCall, texts};
+use rethread_core::{
+    CallState, Json, NotResumable, ResumeKind, ResumePoint, StopReason, Text, ToolCall, texts,
+};
 use serde::Serialize;
 
+use crate::Api;
 use crate::decode::raw::{Members, Object};
 use crate::formats::{Document, Loaded, stop::stop};
-use crate::rules::Target;
-use crate::Api;
+use crate::rules::{Target, call_named};
 
 /// A history that was made ready to send.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,11 +94,22 @@ pub fn repair(loaded: &Loaded, api: Api, target: &Target, append: Option<&str>) 
 pub(crate) fn known(loaded: &Loaded, target: &Target) -> Target {
     let mut target = target.clone();
     if let Some(document) = &loaded.document {
-        let before = ["previous_response_id", "conversation", "cachedContent", "cached_content"];
+        let before = [
+            "previous_response_id",
+            "conversation",
+            "cachedContent",
+            "cached_content",
+        ];
         target.chained |= before.iter().any(|name| document.get(name).is_some());
         // With `adaptive` reasoning nothing is demanded of the history.
-        let thinking = document.get("thinking").map(|json| Members::read(json.get()));
-        if thinking.and_then(|thinking| thinking.string("type")).as_deref() == Some("enabled") {
+        let thinking = document
+            .get("thinking")
+            .map(|json| Members::read(json.get()));
+        if thinking
+            .and_then(|thinking| thinking.string("type"))
+            .as_deref()
+            == Some("enabled")
+        {
             target.thinking = target.thinking.or(Some(true));
         }
         let store = document.get("store").and_then(|json| json.decode().ok());
@@ -175,15 +188,18 @@ impl Job<'_> {
         let last = last?;
         let was_last = self.document.items.len().checked_sub(1) == Some(last);
         let (text, why) = match self.kind() {
-            Some(ResumeKind::RetryResponse) if was_last => {
-                (texts::RETRY_NOTICE, "the instruction to start the response again that broke off")
-            }
-            Some(ResumeKind::ContinueResponse) if was_last => {
-                (texts::CONTINUE_NOTICE, "the instruction to go on where the output limit was reached")
-            }
-            _ if self.target.refuses_prefill(self.api) && !is_paused => {
-                (GO_ON, "a message of the user, since the model does not go on with a response")
-            }
+            Some(ResumeKind::RetryResponse) if was_last => (
+                texts::RETRY_NOTICE,
+                "the instruction to start the response again that broke off",
+            ),
+            Some(ResumeKind::ContinueResponse) if was_last => (
+                texts::CONTINUE_NOTICE,
+                "the instruction to go on where the output limit was reached",
+            ),
+            _ if self.target.refuses_prefill(self.api) && !is_paused => (
+                GO_ON,
+                "a message of the user, since the model does not go on with a response",
+            ),
             _ => return None,
         };
         self.change("added", end, "", why);
@@ -197,7 +213,8 @@ impl Job<'_> {
         }
         let detail = "half of a surrogate pair, which is no character, is now U+FFFD";
         self.change("replaced", at, "", detail);
-        crate::decode::raw::sendable(json).map_or_else(|| "null".to_owned(), |json| json.get().to_owned())
+        crate::decode::raw::sendable(json)
+            .map_or_else(|| "null".to_owned(), |json| json.get().to_owned())
     }
 
     fn finish(mut self, items: &[String]) -> Repaired {
@@ -215,6 +232,15 @@ impl Job<'_> {
             request: Json::parse(&request.end()).unwrap_or_else(|_| Json::empty_object()),
             changes: self.changes,
         }
+    }
+}
+
+/// What is said of a call that is answered here.
+fn answered(call: &ToolCall) -> String {
+    let named = call_named(&call.name, &call.id);
+    match call.is_decoded() {
+        true => format!("{named}, which may or may not have run"),
+        false => format!("{named}, which never ran: its arguments do not decode"),
     }
 }
 

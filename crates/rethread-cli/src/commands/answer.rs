@@ -43,7 +43,10 @@ pub(crate) async fn answer(args: args::Answer) -> Result<Code, Failure> {
     }
     match &status.point {
         Ok(point) if !point.is_ready() => term::say(&format!("stored. {}", point.description())),
-        Ok(_) => term::say(&format!("stored; go on with `rethread resume {id}`")),
+        Ok(_) => term::say(&format!(
+            "stored; go on with `rethread resume {}`, in the store you named here",
+            crate::go::quoted(&id)
+        )),
         Err(reason) => term::say(&format!("stored; {reason}")),
     }
     Ok(Code::Done)

@@ -28,8 +28,18 @@ pub(crate) fn export(args: &Export) -> Result<Code, Failure> {
     match &args.output {
         None => {
             let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-            // A reader that has gone away has had enough.
-            let _ = write(&mut out);
+            match write(&mut out) {
+                // A reader that has gone away has had enough.
+                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                    return Err(Failure::new(
+                        Code::Failed,
+                        format!(
+                            "standard output cannot be written: {error}; not all of the session is there"
+                        ),
+                    ));
+                }
+                _ => {}
+            }
         }
         Some(path) => {
             let failed = |error| Failure::file("write", path, &error);

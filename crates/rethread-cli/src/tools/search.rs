@@ -39,6 +39,7 @@ pub(super) fn search(
         out: String::new(),
         lines: 0,
         files: 0,
+        skipped: 0,
         full: None,
     };
     let place = root.find(path, false)?;
@@ -58,7 +59,14 @@ pub(super) fn search(
     if let Some(why) = found.full {
         found.out.push_str(&format!("[stopped: {why}]\n"));
     } else if found.lines == 0 {
-        return Ok(format!("[no match in {} files]", found.files));
+        found.out = format!("[no match in {} files]\n", found.files);
+    }
+    if found.skipped > 0 {
+        found.out.push_str(&format!(
+            "[{} not searched: larger than {} MiB, binary or unreadable]\n",
+            found.skipped,
+            MAX_FILE >> 20
+        ));
     }
     Ok(found.out)
 }
@@ -91,6 +99,7 @@ struct Found<'a> {
     out: String,
     lines: usize,
     files: usize,
+    skipped: usize,
     full: Option<&'static str>,
 }
 
@@ -129,8 +138,7 @@ impl Found<'_> {
             self.full = Some("cancelled");
             return;
         }
-        self.files += 1;
-        if self.files > MAX_FILES {
+        if self.files + self.skipped >= MAX_FILES {
             self.full = Some("too many files; search a directory below");
             return;
         }
@@ -139,8 +147,10 @@ impl Found<'_> {
             || bytes.len() as u64 > MAX_FILE
             || bytes.contains(&0)
         {
+            self.skipped += 1;
             return;
         }
+        self.files += 1;
         let text = String::from_utf8_lossy(&bytes);
         for (number, line) in (1..).zip(text.lines()) {
             if !self.pattern.matches(line) {

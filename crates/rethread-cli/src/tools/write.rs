@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rethread_core::ToolError;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
@@ -29,9 +28,8 @@ pub(super) fn replace(place: &Place, path: &str, content: &str) -> Result<(), To
         Some(old) => old.metadata().ok().map(|metadata| metadata.mode() & 0o7777),
         None => None,
     };
-    static COUNTER: AtomicU32 = AtomicU32::new(0);
-    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let fresh = format!(".rethread-{}-{count}.tmp", std::process::id());
+    // Random, since process numbers repeat and a killed process leaves its file behind.
+    let fresh = format!(".rethread-{}.tmp", uuid::Uuid::now_v7().simple());
     let directory = place.directory.as_fd();
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(directory, &fresh, flags, Mode::from_raw_mode(0o666))

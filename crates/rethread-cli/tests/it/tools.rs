@@ -139,6 +139,7 @@ fn no_tool_reaches_outside_the_working_directory() {
         got[0]
             .0
             .lines()
+            .filter(|line| !line.ends_with("binary or unreadable]")) // the store itself
             .all(|line| line.starts_with("script.json:") || line.starts_with("sessions.db")),
         "{got:?}"
     );
@@ -257,4 +258,14 @@ fn a_command_gets_no_keys() {
         told.contains("PATH=") && !told.contains("sk-very-secret"),
         "{told}"
     );
+}
+
+#[test]
+fn a_search_says_what_it_passed_over() {
+    let place = Place::new();
+    place.write("text.txt", "needle");
+    place.write("binary.bin", "needle\0");
+    let calls = [("search", json!({"pattern": "needle", "path": "binary.bin"}))];
+    let got = answers(&place, &calls);
+    assert!(got[0].0.contains("1 not searched"), "{got:?}");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rethread_core::{
     Agent, Answer, BoxFuture, Commit, Committed, Draft, Entry, Error, Event, Head, Lease,
     ListQuery, MemoryStore, Message, ModelError, ModelErrorKind, ModelEvent, Page, Repeat, Row,
-    Session, StopReason, Store, StoreError, Wait, texts,
+    Session, StopReason, Store, StoreError, Wait, Writer, texts,
 };
 
 use crate::doubles::{Counts, Does, Plays, Say, agent, builder, calls, die_at, live};
@@ -279,6 +279,8 @@ struct Faulty {
     renewals: bool,
     /// Appends without a claim fail.
     appends: bool,
+    /// What the holder of the lease appends is kept, and its answer lost.
+    answers: bool,
     /// This row cannot be read.
     torn: Option<u64>,
 }
@@ -289,6 +291,7 @@ impl Faulty {
             inner: inner.clone(),
             renewals: false,
             appends: false,
+            answers: false,
             torn: None,
         }
     }
@@ -319,7 +322,10 @@ impl Store for Faulty {
     fn commit<'a>(&'a self, commit: Commit<'a>) -> BoxFuture<'a, Result<Committed, StoreError>> {
         Box::pin(async move {
             self.fails(self.appends && !commit.rows.is_empty())?;
-            self.inner.commit(commit).await
+            let holds = matches!(commit.writer, Writer::Lease(_));
+            let committed = self.inner.commit(commit).await?;
+            self.fails(self.answers && holds)?;
+            Ok(committed)
         })
     }
 
@@ -393,6 +399,22 @@ fn a_renewal_that_fails_once_ends_no_run() {
             .run("go")
             .await
             .unwrap();
+    });
+}
+
+#[test]
+fn an_append_whose_answer_is_lost_counts_once() {
+    live(async {
+        let (inner, model) = (MemoryStore::new(), Plays::new([calls(&["write"])]));
+        let write = Counts::new("write", Does::Returns);
+        let store = Faulty {
+            answers: true,
+            ..Faulty::new(&inner)
+        };
+        let session = store.agent(&model, &[&write]).session("s");
+        assert_eq!(session.run("go").await.unwrap().text(), "done");
+        assert_eq!(results(&session).await, ["the result"]);
+        assert!(!session.status().await.unwrap().head.is_busy());
     });
 }
 
@@ -481,5 +503,23 @@ fn a_row_that_cannot_be_read_is_told_and_the_rest_goes_on() {
             matches!(told.as_slice(), [(2, reason)] if reason.contains("cannot be read")),
             "{told:?}"
         );
+    });
+}
+
+#[test]
+fn answers_that_come_at_the_same_moment_all_arrive() {
+    live(async {
+        let (store, model) = (MemoryStore::new(), Plays::new([calls(&["a", "b", "c"])]));
+        let tools = ["a", "b", "c"].map(|name| Counts::new(name, Does::Defers(Wait::External)));
+        let tools: Vec<_> = tools.iter().collect();
+        let session = agent(&store, &model, &tools).session("s");
+        assert!(matches!(session.run("go").await, Err(Error::Suspended(_))));
+        let (a, b, c) = tokio::join!(
+            session.answer("a", Answer::Result("1".into())),
+            session.answer("b", Answer::Result("2".into())),
+            session.answer("c", Answer::Result("3".into())),
+        );
+        assert!(a.is_ok() && b.is_ok() && c.is_ok(), "{a:?} {b:?} {c:?}");
+        assert_eq!(session.resume().await.unwrap().text(), "done");
     });
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod http;
+mod recordings;
 mod script;
 
 use rethread_core::{ModelError, ModelEvent, ModelStream};

@@ -185,7 +185,11 @@ impl HeadRow {
             load_from: row.get(2)?,
             messages: row.get(3)?,
             state: row.get(4)?,
-            title: row.get(5)?,
+            // Only for people to read; a title that is damaged must not hide its session.
+            title: match row.get_ref(5)? {
+                ValueRef::Text(title) => Some(String::from_utf8_lossy(title).into_owned()),
+                _ => None,
+            },
             created: row.get(6)?,
             updated: row.get(7)?,
             lease: LeaseRow::read(row, 8)?,

@@ -401,8 +401,11 @@ fn answered(
         .and_then(|message| message.as_assistant()?.tool_calls.get(key.index as usize))
         .and_then(|call| kind(&call.name))
         .is_some_and(|kind| kind.timeout.is_some());
+    // While an append is tried again, a tool can end that was given up before.
+    let given_up = state.stored_late && text == texts::UNKNOWN_RESULT;
     if let Some((_, own)) = ended
         && !timed
+        && !given_up
     {
         state.require(text == own, Invariant::ResultKept, || {
             format!("{key:?} ended with `{own}`, but the model is told: {text}")
@@ -602,7 +605,7 @@ pub(super) fn request(state: &mut State, process: u32, messages: &[Message]) {
         &oracle::request(ledger.records()),
         "the records",
     );
-    if let Some(expected) = state.expected.take() {
+    if let Some((_, expected)) = state.expected.take_if(|(of, _)| *of == session) {
         state.note(|| "       it is compared with the one that would have been sent".to_owned());
         differs(
             state,
@@ -938,6 +941,7 @@ pub(super) fn status(state: &mut State, session: &str, status: &Status) {
 
 /// A process's run is over: what its tools did and could not be stored, it no longer knows.
 pub(super) fn over(state: &mut State, process: u32) {
+    state.stored_late = false;
     for effect in &mut state.effects {
         if effect.process == process {
             effect.process = 0;

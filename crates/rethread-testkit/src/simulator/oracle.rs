@@ -107,9 +107,9 @@ pub(super) fn view(records: &[Record]) -> View {
     let response = messages
         .iter()
         .rposition(|(_, message, ..)| message.as_assistant().is_some());
-    let after = messages
-        .get(response.map_or(0, |at| at + 1)..)
-        .unwrap_or(&[]);
+    let start = response.map_or(0, |at| at + 1);
+    let after = messages.get(start..).unwrap_or(&[]);
+    let mut unsent: Vec<usize> = Vec::new();
     let results: Vec<_> = after
         .iter()
         .filter_map(|(_, message, key, _)| Some((message.as_tool()?, *key)))
@@ -120,6 +120,17 @@ pub(super) fn view(records: &[Record]) -> View {
         && let Some(assistant) = message.as_assistant()
     {
         let pairs = pair(*seq, &assistant.tool_calls, &results);
+        let places = (start..messages.len()).filter(|at| {
+            messages
+                .get(*at)
+                .is_some_and(|(_, message, ..)| message.as_tool().is_some())
+        });
+        let answers = places.zip(&pairs);
+        unsent.extend(
+            answers
+                .filter(|(_, answer)| answer.is_none())
+                .map(|(at, _)| at),
+        );
         if let Some(result) = last.as_tool() {
             let known = assistant
                 .tool_calls
@@ -153,10 +164,15 @@ pub(super) fn view(records: &[Record]) -> View {
             Body::Assistant(assistant) => state_after(assistant),
             Body::Summary(_) => {
                 // A summary over a finished session leaves it finished.
+                // What is not sent stands between nothing.
                 let before = messages
                     .iter()
+                    .enumerate()
                     .rev()
-                    .find(|(_, message, ..)| !matches!(message.body, Body::Summary(_)));
+                    .find(|(at, (_, message, ..))| {
+                        !matches!(message.body, Body::Summary(_)) && !unsent.contains(at)
+                    });
+                let before = before.map(|(_, message)| message);
                 match before.and_then(|(_, message, ..)| message.as_assistant()) {
                     Some(assistant) if state_after(assistant) == "completed" => "completed",
                     _ => "call_model",

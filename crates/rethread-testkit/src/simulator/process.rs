@@ -227,10 +227,11 @@ impl Process {
         let id = session.id().to_owned();
         if !matches!(
             action,
-            Action::Resume {
-                grant: true,
-                override_stop: false
-            }
+            Action::Fork { .. }
+                | Action::Resume {
+                    grant: true,
+                    override_stop: false
+                }
         ) {
             self.world.lock().expected = None;
         }

@@ -26,7 +26,9 @@ impl fmt::Debug for SimStore {
 
 impl SimStore {
     fn fails(&self) -> Result<(), StoreError> {
-        if std::mem::take(&mut self.world.lock().store_error) {
+        let mut state = self.world.lock();
+        if std::mem::take(&mut state.store_error) {
+            state.stored_late = true;
             return Err(StoreError::Io {
                 store: "the simulated store".to_owned(),
                 action: "an append",

@@ -62,6 +62,8 @@ pub(super) struct State {
     pub(super) request: Option<Request>,
     pub(super) token: Option<CancellationToken>,
     pub(super) store_error: bool,
+    /// Whether the store failed in this run, so that appends were tried again.
+    pub(super) stored_late: bool,
     /// Commits in a row of renewals without anything else: a run that hangs.
     pub(super) renewals: u32,
     processes: u32,
@@ -73,8 +75,8 @@ pub(super) struct State {
     /// What each process's last model call came to.
     pub(super) produced: HashMap<u32, Produced>,
     pub(super) requests: HashMap<(String, u64), Vec<String>>,
-    /// The request that must come next, after a crash.
-    pub(super) expected: Option<Vec<String>>,
+    /// The session and the request that must come next, after a crash.
+    pub(super) expected: Option<(String, Vec<String>)>,
     /// Whether what happens is judged; what is known from the undisturbed run is not judged again.
     pub(super) judging: bool,
     pub(super) fault: Option<Fault>,
@@ -188,6 +190,7 @@ impl World {
             request: None,
             token: None,
             store_error: false,
+            stored_late: false,
             renewals: 0,
             processes: 0,
             at: HashMap::new(),
@@ -375,6 +378,7 @@ impl State {
         self.request = None;
         self.token = None;
         self.store_error = false;
+        self.stored_late = false;
         self.renewals = 0;
         self.waker = None;
     }
@@ -390,7 +394,8 @@ impl State {
             let held = ledger.owner.is_some();
             if held && oracle::view(ledger.records()).state == "call_model" {
                 let key = (session.clone(), ledger.commits);
-                self.expected = known.requests.get(&key).cloned();
+                let request = known.requests.get(&key).cloned();
+                self.expected = request.map(|request| (session.clone(), request));
             }
         }
     }

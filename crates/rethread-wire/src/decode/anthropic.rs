@@ -210,7 +210,14 @@ impl Protocol for Messages {
     }
 
     fn has_output(&self) -> bool {
-        !self.blocks.is_empty()
+        // Text and thinking begin empty.
+        self.blocks.iter().any(|block| {
+            !matches!(block.kind, Kind::Text | Kind::Thinking)
+                || block.is_signed()
+                || !block.text.is_empty()
+                || !block.citations.is_empty()
+                || !block.more.is_empty()
+        })
     }
 
     fn stop(&self) -> Option<Stop> {
@@ -265,8 +272,7 @@ impl Protocol for Messages {
                         reasoning.push_str(BREAK);
                     }
                     reasoning.append(&block.text);
-                    let signed = block.signature.as_deref().is_some_and(|s| s.len() > 2);
-                    signed.then(|| block.with(&start, "thinking"))
+                    block.is_signed().then(|| block.with(&start, "thinking"))
                 }
                 Kind::ToolUse => {
                     let name = start.string("name").unwrap_or_default();
@@ -472,6 +478,11 @@ impl Messages {
 }
 
 impl Block {
+    /// Whether a signature came; at first there is an empty one.
+    fn is_signed(&self) -> bool {
+        self.signature.as_deref().is_some_and(|s| s.len() > 2)
+    }
+
     /// Whether nothing of the block is missing, given whether the response was cut short.
     fn is_whole(&self, cut_short: bool) -> bool {
         self.closed || !cut_short

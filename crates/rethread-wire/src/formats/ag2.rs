@@ -6,14 +6,14 @@
 use std::collections::{HashMap, HashSet};
 
 use rethread_core::{
-    Assistant, CallKey, CallSuspended, Content, Entry, Json, Message, Origin, Part, Record,
-    Stop, StopReason, Text, Timestamp, ToolCall, ToolResult, Usage, Wait,
+    Assistant, CallKey, CallSuspended, Content, Entry, Json, Message, Origin, Part, Record, Stop,
+    StopReason, Text, Timestamp, ToolCall, ToolResult, Usage, Wait,
 };
 
+use super::Loaded;
 use super::lines::lines;
 use super::parts::{json_text, literal_text, word};
 use super::stop::stop;
-use super::Loaded;
 use crate::Api;
 use crate::decode::raw::{Joined, Members, Raw};
 use crate::ids::Ids;
@@ -75,7 +75,10 @@ impl Log {
             }
             "ToolResultEvent" | "ToolErrorEvent" | "ToolNotFoundEvent" => self.result(line, &data),
             "CompactionSummary" => {
-                let summary = data.get("summary").and_then(literal_text).unwrap_or_default();
+                let summary = data
+                    .get("summary")
+                    .and_then(literal_text)
+                    .unwrap_or_default();
                 self.messages.push((line, Message::summary(summary)));
             }
             "ClientToolCallEvent" => {
@@ -83,14 +86,25 @@ impl Log {
             }
             "ToolApprovalRequest" => {
                 let prompt = data.get("content").and_then(literal_text);
-                self.wait(&word(&data, "tool_call_id"), &word(&data, "id"), Wait::Approval, prompt);
+                self.wait(
+                    &word(&data, "tool_call_id"),
+                    &word(&data, "id"),
+                    Wait::Approval,
+                    prompt,
+                );
             }
             "HumanInputRequest" => {
                 let prompt = data.get("content").and_then(literal_text);
                 // The question does not say which tool asks it: the one that started last.
-                let open = |id: &&String| !self.answered.contains_key(*id) && self.calls.contains(id);
+                let open =
+                    |id: &&String| !self.answered.contains_key(*id) && self.calls.contains(id);
                 let asking = self.started.iter().rev().find(open).cloned();
-                self.wait(&asking.unwrap_or_default(), &word(&data, "id"), Wait::Question, prompt);
+                self.wait(
+                    &asking.unwrap_or_default(),
+                    &word(&data, "id"),
+                    Wait::Question,
+                    prompt,
+                );
             }
             "HumanMessage" => {
                 let question = word(&data, "parent_id");
@@ -142,8 +156,12 @@ impl Log {
         };
         self.begun = None;
         // A turn that ends with calls for the client repeats them in a response nobody made.
-        let forced = data.get("response_force").is_some_and(|raw| raw.get() == "true");
-        let open = |call: &ToolCall| self.calls.contains(&call.id) && !self.answered.contains_key(&call.id);
+        let forced = data
+            .get("response_force")
+            .is_some_and(|raw| raw.get() == "true");
+        let open = |call: &ToolCall| {
+            self.calls.contains(&call.id) && !self.answered.contains_key(&call.id)
+        };
         if forced && !calls.is_empty() && calls.iter().all(open) {
             return;
         }
@@ -173,7 +191,11 @@ impl Log {
         let mut result = ToolResult::for_call(&call, content(&parts));
         result.success = data.get("error").is_none();
         // Each result stands in an event of its own and again in that of the whole batch.
-        if self.answered.get(&id).is_some_and(|said| *said == result.content) {
+        if self
+            .answered
+            .get(&id)
+            .is_some_and(|said| *said == result.content)
+        {
             return;
         }
         self.answered.insert(id, result.content.clone());
@@ -184,7 +206,9 @@ impl Log {
         let is_response = |(_, message): &(usize, Message)| message.as_assistant().is_some();
         let response = self.messages.iter().rposition(is_response);
         let index = self.calls.iter().position(|id| id == call);
-        if let (Some(response), Some(index)) = (response, index.and_then(|at| u32::try_from(at).ok())) {
+        if let (Some(response), Some(index)) =
+            (response, index.and_then(|at| u32::try_from(at).ok()))
+        {
             self.waiting.push(Waiting {
                 question: question.to_owned(),
                 key: (response, index),
@@ -215,8 +239,9 @@ impl Log {
         self.waiting.retain(|waiting| Some(waiting.key.0) == last);
         if let Some(last) = last.filter(|_| !self.waiting.is_empty()) {
             let said = self.messages.iter();
-            let mut entries: Vec<Entry> =
-                said.map(|(_, message)| Entry::message(message.clone())).collect();
+            let mut entries: Vec<Entry> = said
+                .map(|(_, message)| Entry::message(message.clone()))
+                .collect();
             let suspended = self.waiting.into_iter().map(|waiting| {
                 Entry::CallSuspended(CallSuspended {
                     call: CallKey {
@@ -242,7 +267,9 @@ impl Log {
 /// Where a response came from, as far as a log says.
 fn origin(data: &Members<'_>) -> Option<Origin> {
     let (provider, model) = (data.string("provider")?, data.string("model")?);
-    let responses = data.string("response_id").is_some_and(|id| id.starts_with("resp_"));
+    let responses = data
+        .string("response_id")
+        .is_some_and(|id| id.starts_with("resp_"));
     let (api, provider) = match provider.as_str() {
         "anthropic" => (Api::AnthropicMessages, "anthropic"),
         "google" | "gemini" => (Api::GeminiContents, "gemini"),
@@ -295,6 +322,8 @@ fn part(raw: Raw<'_>) -> Part {
     match (part.get("data"), part.get("url")) {
         (Some(data), _) => Part::Text(json_text(data)),
         (None, Some(url)) => Part::Text(json_text(url)),
-        (None, None) => Part::Other(Json::parse(raw.get()).unwrap_or_else(|_| Json::empty_object())),
+        (None, None) => {
+            Part::Other(Json::parse(raw.get()).unwrap_or_else(|_| Json::empty_object()))
+        }
     }
 }

@@ -100,14 +100,18 @@ fn response(turn: &Turn, origin: Option<&Origin>, said: Option<Option<&str>>) ->
     for (n, block) in turn.blocks().iter().enumerate() {
         if block.kind == Kind::Call {
             let id = ids.take(&block.id, &["", &block.name]);
-            response.tool_calls.push(call(block, &id, stop.as_ref(), n == last));
+            response
+                .tool_calls
+                .push(call(block, &id, stop.as_ref(), n == last));
         }
     }
     let goes_back = |block: &&Block| {
         block.sound || !matches!(block.kind, Kind::Text | Kind::Thinking | Kind::Call)
     };
     let blocks = turn.blocks().iter().filter(goes_back);
-    response.native = blocks.filter_map(|block| Json::parse(&block.raw).ok()).collect();
+    response.native = blocks
+        .filter_map(|block| Json::parse(&block.raw).ok())
+        .collect();
     response.stop = stop;
     response.origin = origin.cloned();
     response.digest = Some(response.view_digest());
@@ -130,7 +134,9 @@ fn result(block: &Block) -> ToolResult {
     let members = Members::read(&block.raw);
     let named = ToolCall::new(&block.id, word(&members, "name"), Json::empty_object());
     let mut result = ToolResult::for_call(&named, content(members.get("content")));
-    result.success = members.get("is_error").is_none_or(|raw| raw.get() != "true");
+    result.success = members
+        .get("is_error")
+        .is_none_or(|raw| raw.get() != "true");
     result
 }
 

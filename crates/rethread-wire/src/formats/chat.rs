@@ -70,8 +70,12 @@ fn response(
     let members = Members::read(item.get());
     let mut response = Assistant::default();
     response.content = content(members.get("content"));
-    let reasoning = members.get("reasoning_content").or(members.get("reasoning"));
-    response.reasoning = reasoning.and_then(literal_text).filter(|text| !text.is_empty());
+    let reasoning = members
+        .get("reasoning_content")
+        .or(members.get("reasoning"));
+    response.reasoning = reasoning
+        .and_then(literal_text)
+        .filter(|text| !text.is_empty());
     let mut ids = Ids::default();
     for call in turn.calls() {
         let id = ids.take(&call.id, &["", &call.name]);
@@ -82,7 +86,9 @@ fn response(
             Some(raw.get().to_owned())
         });
         let text = text.unwrap_or_default();
-        response.tool_calls.push(ToolCall::from_text(id, &call.name, &text));
+        response
+            .tool_calls
+            .push(ToolCall::from_text(id, &call.name, &text));
     }
     let older = members.object("function_call");
     if response.tool_calls.is_empty() && older.get("name").is_some() {

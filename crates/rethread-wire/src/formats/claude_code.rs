@@ -47,21 +47,37 @@ pub(super) fn read(text: &str, loaded: &mut Loaded) {
     let mut entries: Vec<Entry> = Vec::new();
     let mut seen = HashSet::new();
     for line in lines {
-        let said = Members::read(line.json.get()).object("message").get("role").is_some();
+        let said = Members::read(line.json.get())
+            .object("message")
+            .get("role")
+            .is_some();
         let Some(entry) = entry(line.number, line.json) else {
             if said {
-                loaded.problem("bad_record", line.number, "an entry without a uuid is set aside");
+                loaded.problem(
+                    "bad_record",
+                    line.number,
+                    "an entry without a uuid is set aside",
+                );
             }
             continue;
         };
         if seen.insert(entry.uuid.clone()) {
             entries.push(entry);
         } else {
-            let detail = format!("the entry `{}` stands there for the second time", entry.uuid);
+            let detail = format!(
+                "the entry `{}` stands there for the second time",
+                entry.uuid
+            );
             loaded.problem("duplicate_record", line.number, detail);
         }
     }
-    aside(&entries, Entry::is_of_agent, "sidechain", "of a sub-agent", loaded);
+    aside(
+        &entries,
+        Entry::is_of_agent,
+        "sidechain",
+        "of a sub-agent",
+        loaded,
+    );
     aside(
         &entries,
         |entry| entry.kind == Kind::Synthetic && !entry.sidechain,
@@ -74,12 +90,28 @@ pub(super) fn read(text: &str, loaded: &mut Loaded) {
         let said = matches!(entry.kind, Kind::User | Kind::Assistant) && !entry.sidechain;
         said && !chosen.contains(entry.uuid.as_str())
     };
-    aside(&entries, off, "other_branch", "of a branch that was given up", loaded);
-    let kept = entries.iter().filter(|entry| chosen.contains(entry.uuid.as_str()));
+    aside(
+        &entries,
+        off,
+        "other_branch",
+        "of a branch that was given up",
+        loaded,
+    );
+    let kept = entries
+        .iter()
+        .filter(|entry| chosen.contains(entry.uuid.as_str()));
     messages(&kept.collect::<Vec<_>>(), loaded);
 }
 
 impl Entry {
+    /// What the pieces of one response have in common.
+    fn piece_of(&self) -> &str {
+        match self.response.as_str() {
+            "" => &self.uuid,
+            response => response,
+        }
+    }
+
     fn is_of_agent(&self) -> bool {
         self.sidechain && matches!(self.kind, Kind::User | Kind::Assistant)
     }
@@ -115,12 +147,15 @@ fn entry(line: usize, json: Json) -> Option<Entry> {
         "user" if is("isVisibleInTranscriptOnly") => Kind::Other,
         "user" => Kind::User,
         "assistant"
-            if is("isApiErrorMessage") || message.string("model").as_deref() == Some("<synthetic>") =>
+            if is("isApiErrorMessage")
+                || message.string("model").as_deref() == Some("<synthetic>") =>
         {
             Kind::Synthetic
         }
         "assistant" => Kind::Assistant,
-        "system" if members.string("subtype").as_deref() == Some("compact_boundary") => Kind::Boundary,
+        "system" if members.string("subtype").as_deref() == Some("compact_boundary") => {
+            Kind::Boundary
+        }
         _ => Kind::Other,
     };
     let mut calls = Vec::new();
@@ -162,7 +197,9 @@ fn branch<'a>(entries: &'a [Entry], loaded: &mut Loaded) -> HashSet<&'a str> {
         .collect();
     let of_main = |entry: &Entry| !entry.sidechain;
     let said = |entry: &Entry| matches!(entry.kind, Kind::User | Kind::Assistant | Kind::Summary);
-    let mut next = entries.iter().rposition(|entry| of_main(entry) && said(entry));
+    let mut next = entries
+        .iter()
+        .rposition(|entry| of_main(entry) && said(entry));
     let mut chosen = HashSet::new();
     while let Some(at) = next {
         let Some(entry) = entries.get(at) else { break };
@@ -178,7 +215,9 @@ fn branch<'a>(entries: &'a [Entry], loaded: &mut Loaded) -> HashSet<&'a str> {
                 _ => {
                     let before = before();
                     let detail = match before {
-                        Some(_) => "the entry it follows is missing; it is put behind the one before it in the file",
+                        Some(_) => {
+                            "the entry it follows is missing; it is put behind the one before it in the file"
+                        }
                         None => "the entry it follows is missing",
                     };
                     if said(entry) || before.is_some() {
@@ -192,7 +231,10 @@ fn branch<'a>(entries: &'a [Entry], loaded: &mut Loaded) -> HashSet<&'a str> {
     // Pieces of the same responses, and results of their calls: side branches that are not given up.
     let mut responses: HashSet<&str> = HashSet::new();
     let mut calls: HashSet<&str> = HashSet::new();
-    for entry in entries.iter().filter(|entry| chosen.contains(entry.uuid.as_str())) {
+    for entry in entries
+        .iter()
+        .filter(|entry| chosen.contains(entry.uuid.as_str()))
+    {
         if entry.kind == Kind::Assistant && !entry.response.is_empty() {
             responses.insert(&entry.response);
         }
@@ -209,7 +251,10 @@ fn branch<'a>(entries: &'a [Entry], loaded: &mut Loaded) -> HashSet<&'a str> {
         .filter(|entry| entry.kind == Kind::User && chosen.contains(entry.uuid.as_str()))
         .flat_map(|entry| entry.calls.iter().map(String::as_str))
         .collect();
-    for entry in entries.iter().filter(|entry| of_main(entry) && entry.kind == Kind::User) {
+    for entry in entries
+        .iter()
+        .filter(|entry| of_main(entry) && entry.kind == Kind::User)
+    {
         let answers = |id: &String| calls.contains(id.as_str()) && !answered.contains(id.as_str());
         if !entry.calls.is_empty() && entry.calls.iter().any(answers) {
             chosen.insert(&entry.uuid);
@@ -220,38 +265,39 @@ fn branch<'a>(entries: &'a [Entry], loaded: &mut Loaded) -> HashSet<&'a str> {
 
 /// Puts the pieces of responses together.
 fn messages(entries: &[&Entry], loaded: &mut Loaded) {
-    let mut at = 0;
-    let mut done: HashSet<&str> = HashSet::new();
-    while let Some(entry) = entries.get(at) {
-        at += 1;
-        if !done.insert(entry.uuid.as_str()) {
-            continue;
-        }
+    let mut pieces: HashMap<&str, Vec<&Entry>> = HashMap::new();
+    for entry in entries.iter().filter(|entry| entry.kind == Kind::Assistant) {
+        pieces.entry(entry.piece_of()).or_default().push(entry);
+    }
+    for entry in entries {
         let members = Members::read(entry.json.get());
         let Some(message) = members.get("message") else {
             continue;
         };
         match entry.kind {
             Kind::User | Kind::Summary => {
-                let turn = Json::parse(message.get()).ok().as_ref().and_then(Turn::read);
-                for message in turn.iter().flat_map(|turn| anthropic::messages(turn, None, None)) {
+                let turn = Json::parse(message.get())
+                    .ok()
+                    .as_ref()
+                    .and_then(Turn::read);
+                for message in turn
+                    .iter()
+                    .flat_map(|turn| anthropic::messages(turn, None, None))
+                {
                     let message = match message.body {
-                        Body::User(content) if entry.kind == Kind::Summary => Message::summary(content),
+                        Body::User(content) if entry.kind == Kind::Summary => {
+                            Message::summary(content)
+                        }
                         _ => message,
                     };
                     loaded.messages.push((entry.line, message));
                 }
             }
+            // The response stands where its first piece does.
             Kind::Assistant => {
-                let rest = entries.get(at..).unwrap_or(&[]).iter();
-                let more = rest.filter(|other| {
-                    other.kind == Kind::Assistant
-                        && other.response == entry.response
-                        && !entry.response.is_empty()
-                });
-                let pieces: Vec<&&Entry> = std::iter::once(entry).chain(more).collect();
-                done.extend(pieces.iter().map(|piece| piece.uuid.as_str()));
-                response(&pieces, loaded);
+                if let Some(pieces) = pieces.remove(entry.piece_of()) {
+                    response(&pieces, loaded);
+                }
             }
             Kind::Synthetic | Kind::Boundary | Kind::Other => {}
         }
@@ -259,7 +305,7 @@ fn messages(entries: &[&Entry], loaded: &mut Loaded) {
     name_results(&mut loaded.messages);
 }
 
-fn response(pieces: &[&&Entry], loaded: &mut Loaded) {
+fn response(pieces: &[&Entry], loaded: &mut Loaded) {
     let (mut blocks, mut stop, mut model, mut line) = (Vec::new(), None, None, 0);
     for piece in pieces {
         let message = Members::read(piece.json.get()).object("message");
@@ -280,12 +326,19 @@ fn response(pieces: &[&&Entry], loaded: &mut Loaded) {
     let mut object = Object::new();
     object.string("role", "assistant");
     object.list("content", &blocks);
-    let turn = Json::parse(&object.end()).ok().as_ref().and_then(Turn::read);
-    let origin = model.map(|model| Origin::new(Api::AnthropicMessages.as_str(), "anthropic", model));
+    let turn = Json::parse(&object.end())
+        .ok()
+        .as_ref()
+        .and_then(Turn::read);
+    let origin =
+        model.map(|model| Origin::new(Api::AnthropicMessages.as_str(), "anthropic", model));
     let said = stop.as_deref().map(Some);
     let Some(turn) = turn else { return };
     let only_thinking = !turn.blocks().is_empty()
-        && turn.blocks().iter().all(|block| block.kind == BlockKind::Thinking && !block.sound);
+        && turn
+            .blocks()
+            .iter()
+            .all(|block| block.kind == BlockKind::Thinking && !block.sound);
     for message in anthropic::messages(&turn, origin.as_ref(), said) {
         if only_thinking && anthropic::is_empty(&message) {
             continue;

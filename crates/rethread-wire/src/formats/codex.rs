@@ -53,9 +53,14 @@ impl Rollout {
         let members = Members::read(payload.get());
         match kind.as_str() {
             "session_meta" => {
-                let base = members.object("base_instructions").get("text").map(json_text);
+                let base = members
+                    .object("base_instructions")
+                    .get("text")
+                    .map(json_text);
                 let text = base.or_else(|| members.get("instructions").map(json_text));
-                self.instructions = text.filter(|text| !text.is_blank()).or(self.instructions.take());
+                self.instructions = text
+                    .filter(|text| !text.is_blank())
+                    .or(self.instructions.take());
                 self.provider = members.string("model_provider").or(self.provider.take());
             }
             "turn_context" => {
@@ -93,7 +98,10 @@ impl Rollout {
     /// From here on another history is sent: the one that is given, or the summary.
     fn compacted(&mut self, number: usize, payload: &Members<'_>, loaded: &mut Loaded) {
         self.flush(loaded);
-        let history = payload.get("replacement_history").map(elements).unwrap_or_default();
+        let history = payload
+            .get("replacement_history")
+            .map(elements)
+            .unwrap_or_default();
         if history.is_empty() {
             let text = payload.get("message").map(json_text).unwrap_or_default();
             loaded.messages.push((number, Message::summary(text)));
@@ -103,7 +111,8 @@ impl Rollout {
             message.in_context = false;
         }
         for raw in history {
-            self.items.extend(Json::parse(raw.get()).ok().map(|json| (number, json)));
+            self.items
+                .extend(Json::parse(raw.get()).ok().map(|json| (number, json)));
         }
         self.flush(loaded);
     }
@@ -116,16 +125,23 @@ impl Rollout {
             && response.tool_calls.is_empty()
         {
             let stop = Stop::new(StopReason::Interrupted);
-            response.stop.get_or_insert(stop.with_message("the turn was aborted"));
+            response
+                .stop
+                .get_or_insert(stop.with_message("the turn was aborted"));
         }
     }
 
     /// The last turns do not count any more.
     fn rolled_back(&mut self, number: usize, turns: u64, loaded: &mut Loaded) {
         self.flush(loaded);
-        let users = loaded.messages.iter().enumerate().rev().filter(|(_, (_, message))| {
-            message.in_context && matches!(message.body, rethread_core::Body::User(_))
-        });
+        let users = loaded
+            .messages
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(|(_, (_, message))| {
+                message.in_context && matches!(message.body, rethread_core::Body::User(_))
+            });
         let turns = usize::try_from(turns).unwrap_or(usize::MAX);
         let Some(start) = users.take(turns).last().map(|(at, _)| at) else {
             return;

@@ -39,7 +39,8 @@ const LISTS: [&str; 3] = ["messages", "input", "contents"];
 pub(super) fn document(text: &str, loaded: &mut Loaded) -> Document {
     let trimmed = text.trim_matches(|char: char| char == '\0' || char.is_ascii_whitespace());
     if trimmed.len() < text.trim().len() {
-        let detail = "the file is padded with NUL bytes, as a file system leaves them after a crash";
+        let detail =
+            "the file is padded with NUL bytes, as a file system leaves them after a crash";
         loaded.problem("nul_padding", 0, detail);
     }
     let mut document = Document::default();
@@ -56,7 +57,10 @@ pub(super) fn document(text: &str, loaded: &mut Loaded) -> Document {
 
 fn list(text: &str, document: &mut Document, loaded: &mut Loaded) {
     let (items, whole) = elements_so_far(text);
-    document.items = items.iter().filter_map(|raw| Json::parse(raw.get()).ok()).collect();
+    document.items = items
+        .iter()
+        .filter_map(|raw| Json::parse(raw.get()).ok())
+        .collect();
     if !whole {
         let detail = "the list was cut off while it was written; what is not whole is set aside";
         loaded.problem("torn_tail", document.items.len(), detail);
@@ -71,7 +75,10 @@ fn object(text: &str, document: &mut Document, loaded: &mut Loaded) {
             name if LISTS.contains(&name) && raw.get().starts_with('[') => {
                 found = true;
                 let items = elements(raw);
-                document.items = items.iter().filter_map(|raw| Json::parse(raw.get()).ok()).collect();
+                document.items = items
+                    .iter()
+                    .filter_map(|raw| Json::parse(raw.get()).ok())
+                    .collect();
             }
             // Responses take a text for a single message of the user.
             "input" if literal(raw).is_some() => {
@@ -97,7 +104,9 @@ fn object(text: &str, document: &mut Document, loaded: &mut Loaded) {
             }
             name => {
                 let json = Json::parse(raw.get()).ok();
-                document.beside.extend(json.map(|json| (name.to_owned(), json)));
+                document
+                    .beside
+                    .extend(json.map(|json| (name.to_owned(), json)));
             }
         }
     }
@@ -123,7 +132,11 @@ fn object(text: &str, document: &mut Document, loaded: &mut Loaded) {
         loaded.problem("torn_tail", at, "the file was cut off while it was written");
     } else if !found {
         // As `repair` prints it.
-        if let Some(at) = document.beside.iter().position(|(name, _)| name == "request") {
+        if let Some(at) = document
+            .beside
+            .iter()
+            .position(|(name, _)| name == "request")
+        {
             let (_, request) = document.beside.swap_remove(at);
             document.beside.clear();
             return object(request.get(), document, loaded);

@@ -36,7 +36,11 @@ pub(super) fn read(text: &str, loaded: &mut Loaded) {
         if !calls.is_empty() {
             events.push(Event::Calls(calls));
         }
-        events.extend(content.of_kind(Kind::Result).map(|part| Event::Result(part.call())));
+        events.extend(
+            content
+                .of_kind(Kind::Result)
+                .map(|part| Event::Result(part.call())),
+        );
     }
     let pairs = pair(&events);
     let mut matches = pairs.results.into_iter();
@@ -65,7 +69,11 @@ pub(super) fn read(text: &str, loaded: &mut Loaded) {
                 .parts()
                 .iter()
                 .filter(|part| part.kind != Kind::Result && !part.is_empty)
-                .filter_map(|part| serde_json::from_str::<Raw<'_>>(&part.raw).ok().map(said_part))
+                .filter_map(|part| {
+                    serde_json::from_str::<Raw<'_>>(&part.raw)
+                        .ok()
+                        .map(said_part)
+                })
                 .collect();
             if !parts.is_empty() || !content.has_results() {
                 let text = match parts.as_slice() {
@@ -108,8 +116,13 @@ fn response(
     }
     let has_calls = !response.tool_calls.is_empty();
     response.stop = said.and_then(|raw| stop(Some(Api::GeminiContents), raw, has_calls));
-    let parts = content.parts().iter().filter(|part| !part.is_empty && part.sound);
-    response.native = parts.filter_map(|part| Json::parse(&part.raw).ok()).collect();
+    let parts = content
+        .parts()
+        .iter()
+        .filter(|part| !part.is_empty && part.sound);
+    response.native = parts
+        .filter_map(|part| Json::parse(&part.raw).ok())
+        .collect();
     response.origin = origin.cloned();
     response.digest = Some(response.view_digest());
     (response, given)
@@ -119,7 +132,9 @@ pub(crate) fn call(part: &Part, id: &str) -> ToolCall {
     let members = Members::read(&part.raw);
     let name = ["functionCall", "function_call"];
     let inner = name.iter().map(|name| members.object(name));
-    let args = inner.filter_map(|inner| inner.get("args").map(|raw| raw.get().to_owned())).next();
+    let args = inner
+        .filter_map(|inner| inner.get("args").map(|raw| raw.get().to_owned()))
+        .next();
     ToolCall::from_text(id, &part.name, &args.unwrap_or_default())
 }
 
@@ -135,7 +150,10 @@ fn result(part: &Part, id: &str) -> ToolResult {
         (None, Some(error)) => (json_text(error), false),
         (None, None) => match response.get("result") {
             Some(result) if response.iter().count() == 1 => (json_text(result), true),
-            _ => (inner.get("response").map(json_text).unwrap_or_default(), true),
+            _ => (
+                inner.get("response").map(json_text).unwrap_or_default(),
+                true,
+            ),
         },
     };
     let media = inner.list("parts");

@@ -57,7 +57,8 @@ impl<'a> Reader<'a, '_> {
         let line = clean(raw);
         let padded = raw.contains('\0') && !line.contains('\0');
         if padded {
-            let detail = "the line is padded with NUL bytes, as a file system leaves them after a crash";
+            let detail =
+                "the line is padded with NUL bytes, as a file system leaves them after a crash";
             self.problem("nul_padding", number, detail);
         }
         if line.is_empty() {
@@ -106,7 +107,10 @@ impl<'a> Reader<'a, '_> {
             let detail = "the last record was cut off while it was written; it is set aside";
             self.problem("torn_tail", number, detail);
         } else {
-            let detail = format!("the line is no JSON object and is set aside: {}", shown(rest));
+            let detail = format!(
+                "the line is no JSON object and is set aside: {}",
+                shown(rest)
+            );
             self.problem("bad_line", number, &detail);
         }
         at + 1
@@ -244,7 +248,11 @@ fn first_key(text: &str) -> Option<&str> {
 
 /// The beginning of a text, for a message.
 fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().filter(|char| !char.is_control()).take(40).collect();
+    let mut shown: String = text
+        .chars()
+        .filter(|char| !char.is_control())
+        .take(40)
+        .collect();
     if shown.len() < text.len() {
         shown.push('…');
     }
@@ -260,7 +268,13 @@ mod tests {
         let mut problems = Vec::new();
         let lines = lines(text, &mut problems);
         let problems = problems.iter().map(|p| (p.rule, p.line)).collect();
-        (lines.iter().map(|line| line.json.get().to_owned()).collect(), problems)
+        (
+            lines
+                .iter()
+                .map(|line| line.json.get().to_owned())
+                .collect(),
+            problems,
+        )
     }
 
     #[test]
@@ -274,15 +288,51 @@ mod tests {
     fn damage_costs_the_damaged_record_alone() {
         for (text, want, what) in [
             ("{\"a\":1}\n{\"a\":2", vec!["{\"a\":1}"], ("torn_tail", 2)),
-            ("{\"a\":1}\n{\"a\":\n{\"a\":3}\n", vec!["{\"a\":1}", "{\"a\":3}"], ("bad_line", 2)),
-            ("{\"a\":1}{\"a\":2}\n", vec!["{\"a\":1}", "{\"a\":2}"], ("glued_record", 1)),
-            ("{\"a\":1}\n\0\0\0\n{\"a\":2}", vec!["{\"a\":1}", "{\"a\":2}"], ("nul_padding", 2)),
-            ("{\"a\":1}\n{\"a\":2}\0\0", vec!["{\"a\":1}", "{\"a\":2}"], ("nul_padding", 2)),
-            ("{\"a\":{\"b\":\"x{\"a\":{\"b\":1}}\n", vec!["{\"a\":{\"b\":1}}"], ("glued_record", 1)),
-            ("{\"a\":\"x\ny\",\"b\":2}\n{\"a\":3}", vec!["{\"a\":\"x\\ny\",\"b\":2}", "{\"a\":3}"], ("split_record", 1)),
-            ("{\n  \"a\": 1\n}\n", vec!["{\n  \"a\": 1\n}"], ("split_record", 1)),
-            ("{\"a\":1}\nhello\n{\"a\":2}", vec!["{\"a\":1}", "{\"a\":2}"], ("bad_line", 2)),
-            ("{\"a\":\"1\"}\n{\"a\":\"2\n{\"a\":\"3\"}\n", vec!["{\"a\":\"1\"}", "{\"a\":\"3\"}"], ("bad_line", 2)),
+            (
+                "{\"a\":1}\n{\"a\":\n{\"a\":3}\n",
+                vec!["{\"a\":1}", "{\"a\":3}"],
+                ("bad_line", 2),
+            ),
+            (
+                "{\"a\":1}{\"a\":2}\n",
+                vec!["{\"a\":1}", "{\"a\":2}"],
+                ("glued_record", 1),
+            ),
+            (
+                "{\"a\":1}\n\0\0\0\n{\"a\":2}",
+                vec!["{\"a\":1}", "{\"a\":2}"],
+                ("nul_padding", 2),
+            ),
+            (
+                "{\"a\":1}\n{\"a\":2}\0\0",
+                vec!["{\"a\":1}", "{\"a\":2}"],
+                ("nul_padding", 2),
+            ),
+            (
+                "{\"a\":{\"b\":\"x{\"a\":{\"b\":1}}\n",
+                vec!["{\"a\":{\"b\":1}}"],
+                ("glued_record", 1),
+            ),
+            (
+                "{\"a\":\"x\ny\",\"b\":2}\n{\"a\":3}",
+                vec!["{\"a\":\"x\\ny\",\"b\":2}", "{\"a\":3}"],
+                ("split_record", 1),
+            ),
+            (
+                "{\n  \"a\": 1\n}\n",
+                vec!["{\n  \"a\": 1\n}"],
+                ("split_record", 1),
+            ),
+            (
+                "{\"a\":1}\nhello\n{\"a\":2}",
+                vec!["{\"a\":1}", "{\"a\":2}"],
+                ("bad_line", 2),
+            ),
+            (
+                "{\"a\":\"1\"}\n{\"a\":\"2\n{\"a\":\"3\"}\n",
+                vec!["{\"a\":\"1\"}", "{\"a\":\"3\"}"],
+                ("bad_line", 2),
+            ),
         ] {
             let (lines, problems) = read(text);
             assert_eq!(lines, want, "{text:?}");

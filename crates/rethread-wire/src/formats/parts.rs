@@ -67,13 +67,17 @@ fn image(part: &Members<'_>) -> Option<Part> {
     let source = part.object("source");
     match part.string("type").as_deref() {
         Some("image") if source.get("url").is_some() => {
-            return Some(Part::ImageUrl { url: source.string("url")? });
+            return Some(Part::ImageUrl {
+                url: source.string("url")?,
+            });
         }
         Some("image") => return data(source.string("media_type"), source.string("data")),
         Some("image_url" | "input_image") => {
             let inner = part.object("image_url").string("url");
             let url = inner.or_else(|| part.string("image_url"))?;
-            let inline = url.strip_prefix("data:").and_then(|data| data.split_once(";base64,"));
+            let inline = url
+                .strip_prefix("data:")
+                .and_then(|data| data.split_once(";base64,"));
             return Some(match inline {
                 Some((media_type, base64)) => Part::ImageData {
                     media_type: media_type.to_owned(),
@@ -89,7 +93,9 @@ fn image(part: &Members<'_>) -> Option<Part> {
         return data(inline.string("mimeType"), inline.string("data"));
     }
     let file = part.object("fileData");
-    let is_image = file.string("mimeType").is_none_or(|kind| kind.starts_with("image/"));
+    let is_image = file
+        .string("mimeType")
+        .is_none_or(|kind| kind.starts_with("image/"));
     let url = file.string("fileUri").filter(|_| is_image)?;
     Some(Part::ImageUrl { url })
 }
@@ -108,7 +114,10 @@ pub(super) fn joined<'a>(texts: impl Iterator<Item = Raw<'a>>) -> Text {
 /// Pieces of reasoning, which are texts of their own.
 pub(super) fn reasoning<'a>(texts: impl Iterator<Item = Raw<'a>>) -> Option<Text> {
     let mut joined = Joined::default();
-    for literal in texts.filter_map(literal).filter(|literal| literal.len() > 2) {
+    for literal in texts
+        .filter_map(literal)
+        .filter(|literal| literal.len() > 2)
+    {
         if !joined.is_empty() {
             joined.push_str("\n\n");
         }

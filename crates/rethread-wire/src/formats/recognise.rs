@@ -53,10 +53,17 @@ pub fn recognise(bytes: &[u8]) -> Result<Format, UnknownFormat> {
         .nth(LOOKED_AT)
         .map_or(text.len(), |(at, _)| at);
     let lines = lines(text.get(..end).unwrap_or(text), &mut Vec::new());
-    let jsons: Vec<&str> = lines.iter().take(LOOKED_AT).map(|line| line.json.get()).collect();
-    let raws: Vec<Raw<'_>> = jsons.iter().filter_map(|json| serde_json::from_str(json).ok()).collect();
+    let jsons: Vec<&str> = lines
+        .iter()
+        .take(LOOKED_AT)
+        .map(|line| line.json.get())
+        .collect();
+    let raws: Vec<Raw<'_>> = jsons
+        .iter()
+        .filter_map(|json| serde_json::from_str(json).ok())
+        .collect();
     of_lines(&raws)
-        .or_else(|| of_items(&raws, None))
+        .or_else(|| of_items(&raws, None).filter(|_| !raws.is_empty()))
         .or_else(|| of_object(text))
         .ok_or_else(unknown)
 }
@@ -74,7 +81,9 @@ fn unknown() -> UnknownFormat {
         };
         (format, reason)
     });
-    UnknownFormat { tried: tried.to_vec() }
+    UnknownFormat {
+        tried: tried.to_vec(),
+    }
 }
 
 /// A session file of another program, by its lines.
@@ -105,7 +114,9 @@ fn of_lines(lines: &[Raw<'_>]) -> Option<Format> {
         if has("instructions") && has("timestamp") && has("id") && !has("role") {
             return Some(Format::CodexRollout);
         }
-        if rethread::ENTRIES.iter().any(|name| has(name)) && (has("seq") || has("at") || has("message")) {
+        if rethread::ENTRIES.iter().any(|name| has(name))
+            && (has("seq") || has("at") || has("message"))
+        {
             return Some(Format::Rethread);
         }
     }
@@ -124,15 +135,27 @@ fn of_items(items: &[Raw<'_>], beside: Option<&Members<'_>>) -> Option<Format> {
         if has("parts") && matches!(role.as_str(), "user" | "model" | "function" | "") {
             return Some(Format::GeminiContents);
         }
-        let is_item = kind == "reasoning" || kind == "message" || kind.ends_with("_call") || kind.ends_with("_call_output");
+        let is_item = kind == "reasoning"
+            || kind == "message"
+            || kind.ends_with("_call")
+            || kind.ends_with("_call_output");
         if is_item && (has("role") || !has("content") || kind == "reasoning") && !has("uuid") {
             return Some(Format::OpenAiResponses);
         }
         if role == "model" {
             return Some(Format::GeminiContents);
         }
-        let rethread = ["success", "in_context", "stop", "native", "attributes", "origin"];
-        if matches!(role.as_str(), "agent" | "summary") || (!role.is_empty() && rethread.iter().any(|name| has(name))) {
+        let rethread = [
+            "success",
+            "in_context",
+            "stop",
+            "native",
+            "attributes",
+            "origin",
+        ];
+        if matches!(role.as_str(), "agent" | "summary")
+            || (!role.is_empty() && rethread.iter().any(|name| has(name)))
+        {
             return Some(Format::Rethread);
         }
         if let Some(call) = members.list("tool_calls").first() {
@@ -144,18 +167,31 @@ fn of_items(items: &[Raw<'_>], beside: Option<&Members<'_>>) -> Option<Format> {
             };
             return Some(format);
         }
-        if has("reasoning_content") || has("tool_call_id") || role == "developer" || has("function_call") {
+        if has("reasoning_content")
+            || has("tool_call_id")
+            || role == "developer"
+            || has("function_call")
+        {
             return Some(Format::OpenAiChat);
         }
         for block in members.list("content") {
             let block = Members::read(block.get());
             match block.string("type").as_deref() {
-                Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking" | "server_tool_use" | "document") => {
+                Some(
+                    "tool_use" | "tool_result" | "thinking" | "redacted_thinking"
+                    | "server_tool_use" | "document",
+                ) => {
                     return Some(Format::AnthropicMessages);
                 }
-                Some("image") if block.get("source").is_some() => return Some(Format::AnthropicMessages),
-                Some("image_url" | "input_audio" | "file" | "refusal") => return Some(Format::OpenAiChat),
-                Some("input_text" | "output_text" | "input_image") => return Some(Format::OpenAiResponses),
+                Some("image") if block.get("source").is_some() => {
+                    return Some(Format::AnthropicMessages);
+                }
+                Some("image_url" | "input_audio" | "file" | "refusal") => {
+                    return Some(Format::OpenAiChat);
+                }
+                Some("input_text" | "output_text" | "input_image") => {
+                    return Some(Format::OpenAiResponses);
+                }
                 _ => {}
             }
         }
@@ -167,8 +203,15 @@ fn of_items(items: &[Raw<'_>], beside: Option<&Members<'_>>) -> Option<Format> {
     // Only texts: all three read alike. What stands beside them may tell.
     let has = |name: &str| beside.is_some_and(|beside| beside.get(name).is_some());
     let format = match beside {
-        Some(_) if has("system") || has("stop_sequences") || has("anthropic_version") => Format::AnthropicMessages,
-        Some(beside) if beside.string("model").is_some_and(|model| model.contains("claude")) && has("max_tokens") => {
+        Some(_) if has("system") || has("stop_sequences") || has("anthropic_version") => {
+            Format::AnthropicMessages
+        }
+        Some(beside)
+            if beside
+                .string("model")
+                .is_some_and(|model| model.contains("claude"))
+                && has("max_tokens") =>
+        {
             Format::AnthropicMessages
         }
         Some(_) if has("model") || has("stops") => Format::OpenAiChat,
@@ -183,7 +226,12 @@ const ENTRY_OR_SEQ: [&str; 2] = ["seq", "message"];
 fn of_object(text: &str) -> Option<Format> {
     let (members, _) = document::members_so_far(text);
     let read = Members::read(text);
-    let name = |name: &str| members.iter().find(|(key, _)| key == name).map(|(_, raw)| *raw);
+    let name = |name: &str| {
+        members
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, raw)| *raw)
+    };
     if name("contents").is_some() {
         return Some(Format::GeminiContents);
     }
@@ -200,7 +248,9 @@ fn of_object(text: &str) -> Option<Format> {
     if text.contains("\"contents\"") {
         return Some(Format::GeminiContents);
     }
-    let (_, list) = text.split_once("\"messages\"").or_else(|| text.split_once("\"input\""))?;
+    let (_, list) = text
+        .split_once("\"messages\"")
+        .or_else(|| text.split_once("\"input\""))?;
     let list = list.trim_start().strip_prefix(':')?.trim_start();
     let (items, _) = document::elements_so_far(list);
     of_items(&items, Some(&read))

@@ -57,7 +57,10 @@ pub(super) fn messages(
             continue;
         };
         if item.kind == Kind::Reference {
-            let detail = format!("the item `{}` is with the service, only its id is here", item.id);
+            let detail = format!(
+                "the item `{}` is with the service, only its id is here",
+                item.id
+            );
             loaded.problem("bad_record", at, detail);
         }
         reading.item(at, item, json);
@@ -193,7 +196,10 @@ impl Group {
                     None => {}
                 },
                 Kind::Reasoning => {
-                    let pieces = members.list("summary").into_iter().chain(members.list("content"));
+                    let pieces = members
+                        .list("summary")
+                        .into_iter()
+                        .chain(members.list("content"));
                     for piece in pieces {
                         let piece = Members::read(piece.get());
                         if let Some(piece) = piece.get("text").and_then(literal) {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use rethread_core::{Entry, Json, Message, Record, Timestamp};
 
+use super::Loaded;
 use super::document::{document, elements_so_far};
 use super::lines::lines;
-use super::Loaded;
 use crate::decode::raw::Members;
 
 /// The members by which a record is known; each is one kind of entry.
@@ -34,10 +34,15 @@ pub(super) fn read(text: &str, loaded: &mut Loaded) {
             items.extend(Json::parse(raw.get()).ok().map(|json| (at, json)));
         }
         if end.len() < start.trim_end().len() {
-            loaded.problem("nul_padding", items.len(), "the file is padded with NUL bytes");
+            loaded.problem(
+                "nul_padding",
+                items.len(),
+                "the file is padded with NUL bytes",
+            );
         }
         if !whole {
-            let detail = "the list was cut off while it was written; what is not whole is set aside";
+            let detail =
+                "the list was cut off while it was written; what is not whole is set aside";
             loaded.problem("torn_tail", items.len(), detail);
         }
     } else if is_wrapper(start) {
@@ -53,7 +58,10 @@ pub(super) fn read(text: &str, loaded: &mut Loaded) {
 /// Whether a text is one object with a list of messages, as `show` prints it.
 fn is_wrapper(text: &str) -> bool {
     let members = Members::read(text.trim_end());
-    members.get("role").is_none() && members.get("messages").is_some_and(|raw| raw.get().starts_with('['))
+    members.get("role").is_none()
+        && members
+            .get("messages")
+            .is_some_and(|raw| raw.get().starts_with('['))
 }
 
 fn take(items: Vec<(usize, Json)>, loaded: &mut Loaded) {
@@ -106,7 +114,9 @@ fn take(items: Vec<(usize, Json)>, loaded: &mut Loaded) {
         }
     }
     if has_records {
-        let records = (1..).zip(entries).map(|(seq, (_, at, entry))| Record { seq, at, entry });
+        let records = (1..)
+            .zip(entries)
+            .map(|(seq, (_, at, entry))| Record { seq, at, entry });
         loaded.records = Some(records.collect());
     }
 }
@@ -123,7 +133,10 @@ fn renumber(entry: &mut Entry, numbers: &HashMap<u64, u64>) {
                 new(&mut call.message);
             }
         }
-        Entry::CallStarted(started) => started.calls.iter_mut().for_each(|call| new(&mut call.message)),
+        Entry::CallStarted(started) => started
+            .calls
+            .iter_mut()
+            .for_each(|call| new(&mut call.message)),
         Entry::CallSuspended(suspended) => new(&mut suspended.call.message),
         Entry::CallApproved(approved) => new(&mut approved.call.message),
         Entry::LateResult(late) => new(&mut late.call.message),

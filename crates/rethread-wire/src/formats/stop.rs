@@ -17,7 +17,12 @@ pub(crate) fn stop(api: Option<Api>, raw: Option<&str>, has_calls: bool) -> Opti
         (Some(Api::OpenAiResponses), "incomplete") => stop.reason = StopReason::MaxOutput,
         (
             Some(Api::OpenAiResponses),
-            "failed" | "cancelled" | "in_progress" | "queued" | "server_error" | "rate_limit_exceeded",
+            "failed"
+            | "cancelled"
+            | "in_progress"
+            | "queued"
+            | "server_error"
+            | "rate_limit_exceeded",
         )
         | (Some(Api::GeminiContents), "other") => stop.reason = StopReason::Interrupted,
         _ => {}

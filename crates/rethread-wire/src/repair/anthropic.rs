@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use rethread_core::{Json, Stop, StopReason, ToolCall};
 
 use super::ids::NewIds;
-use super::{Job, NO_REASON, closing, literal};
+use super::{Job, NO_REASON, answered, closing, literal};
 use crate::decode::raw::{Members, Object, edited};
 use crate::encode::IdRule;
 use crate::formats::anthropic::call;
@@ -42,7 +42,9 @@ impl Message {
     }
 
     fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Piece> {
-        self.blocks.iter().filter(move |piece| piece.block.kind == kind)
+        self.blocks
+            .iter()
+            .filter(move |piece| piece.block.kind == kind)
     }
 
     fn calls(&self) -> impl Iterator<Item = &Piece> {
@@ -54,7 +56,11 @@ impl Message {
         if let Some(item) = self.item.as_ref().filter(|_| !self.changed) {
             return item.get().to_owned();
         }
-        let blocks: Vec<&str> = self.blocks.iter().map(|piece| piece.block.raw.as_str()).collect();
+        let blocks: Vec<&str> = self
+            .blocks
+            .iter()
+            .map(|piece| piece.block.raw.as_str())
+            .collect();
         let mut object = Object::new();
         object.string("role", &self.role);
         object.list("content", &blocks);
@@ -77,10 +83,11 @@ pub(super) fn repair(job: &mut Job<'_>) -> Vec<String> {
             break;
         }
     }
-    rename(job, &mut messages);
     let last = messages.last();
     let place = last.filter(|last| last.is_assistant());
-    let place = place.and_then(|last| last.blocks.last()).map(|piece| piece.at);
+    let place = place
+        .and_then(|last| last.blocks.last())
+        .map(|piece| piece.at);
     let is_paused = last.is_some_and(|last| last.of_kind(Kind::ServerCall).next().is_some());
     if let Some(text) = job.last_words(place, is_paused) {
         messages.push(said(messages.len(), &text));
@@ -92,7 +99,9 @@ pub(super) fn repair(job: &mut Job<'_>) -> Vec<String> {
             job.sendable(message.at, json)
         })
         .collect();
-    let turns = items.iter().filter_map(|item| Turn::read(&Json::parse(item).ok()?));
+    let turns = items
+        .iter()
+        .filter_map(|item| Turn::read(&Json::parse(item).ok()?));
     let turns: Vec<Turn> = turns.collect();
     if job.target.thinking == Some(true)
         && let Some((at, _)) = lacks_thinking(&turns)
@@ -181,20 +190,30 @@ fn piece(job: &mut Job<'_>, at: usize, role: &str, block: &Block, is_last: bool)
             return None;
         }
         Kind::Thinking | Kind::Redacted if !is_assistant => {
-            job.change("removed", at, "", "reasoning in a message that is no response");
+            job.change(
+                "removed",
+                at,
+                "",
+                "reasoning in a message that is no response",
+            );
             return None;
         }
         Kind::Thinking if !block.sound => {
             job.change("removed", at, "", "reasoning without its signature");
             return None;
         }
-        Kind::Call if !is_assistant => {
+        Kind::Call | Kind::ServerCall | Kind::ServerResult if !is_assistant => {
             let detail = format!("{named}, in a message that is no response");
             job.change("set_aside", at, id, detail);
             return None;
         }
         Kind::Upload if is_assistant => {
-            job.change("removed", at, "", "`container_upload`, which is never sent back");
+            job.change(
+                "removed",
+                at,
+                "",
+                "`container_upload`, which is never sent back",
+            );
             return None;
         }
         Kind::Other if !block.sound => {
@@ -212,9 +231,13 @@ fn piece(job: &mut Job<'_>, at: usize, role: &str, block: &Block, is_last: bool)
                 job.change("replaced", at, id, detail);
                 set.push(("input", "{}".to_owned()));
             } else if let Some(most) = job.target.max_argument_chars
-                && members.get("input").is_some_and(|raw| raw.get().chars().count() > most)
+                && members
+                    .get("input")
+                    .is_some_and(|raw| raw.get().chars().count() > most)
             {
-                let detail = format!("the arguments of {named}, which are longer than {most} characters, by none");
+                let detail = format!(
+                    "the arguments of {named}, which are longer than {most} characters, by none"
+                );
                 job.change("replaced", at, id, detail);
                 set.push(("input", "{}".to_owned()));
             }
@@ -268,6 +291,8 @@ type Place = (usize, usize);
 /// Puts the results of every response directly behind it, each call answered once.
 fn rounds(job: &mut Job<'_>, messages: &mut Vec<Message>) {
     let (batches, places, pairs) = paired(messages);
+    // Before anything is moved: by place, a result may belong to a call of another id.
+    rename(job, messages, &batches, &places, &pairs);
     let mut dropped: HashSet<Place> = HashSet::new();
     for (place, what) in places.iter().zip(&pairs.results) {
         let Some(piece) = messages.get(place.0).and_then(|m| m.blocks.get(place.1)) else {
@@ -290,12 +315,17 @@ fn rounds(job: &mut Job<'_>, messages: &mut Vec<Message>) {
             .iter()
             .map(|slot| slot.and_then(|result| places.get(result)).copied())
             .collect();
-        let users = messages.iter().skip(at + 1).take_while(|message| message.is_user());
+        let users = messages
+            .iter()
+            .skip(at + 1)
+            .take_while(|message| message.is_user());
         let run = at + 1..at + 1 + users.count();
         if is_in_order(messages, &answers, run.clone(), &dropped) {
             continue;
         }
-        let Some(message) = messages.get(*at) else { continue };
+        let Some(message) = messages.get(*at) else {
+            continue;
+        };
         let mut set = Vec::new();
         let mut told = Vec::new();
         for (call, place) in message.calls().zip(&answers) {
@@ -313,13 +343,17 @@ fn rounds(job: &mut Job<'_>, messages: &mut Vec<Message>) {
                     set.push(piece.clone());
                 }
                 _ => {
-                    told.push(("answered", call.at, call.block.id.clone(), named));
+                    let detail = call.call.as_ref().map_or(named, answered);
+                    told.push(("answered", call.at, call.block.id.clone(), detail));
                     set.push(answer(call));
                 }
             }
         }
         // What stays where it was is not worth telling.
-        let only_added = answers.iter().flatten().all(|place| Some(place.0) == run.clone().next())
+        let only_added = answers
+            .iter()
+            .flatten()
+            .all(|place| Some(place.0) == run.clone().next())
             && first_are_results(messages.get(run.start));
         for (what, at, id, detail) in told {
             if what == "moved" && only_added {
@@ -412,7 +446,10 @@ fn is_in_order(
         kept.filter(move |(n, _)| !dropped.contains(&(at, *n)))
             .map(|(_, piece)| piece.block.kind == Kind::Result)
     });
-    all_there && !kinds.skip_while(|is_result| *is_result).any(|is_result| is_result)
+    all_there
+        && !kinds
+            .skip_while(|is_result| *is_result)
+            .any(|is_result| is_result)
 }
 
 fn paired(messages: &[Message]) -> (Vec<usize>, Vec<Place>, Pairs) {
@@ -440,66 +477,86 @@ fn paired(messages: &[Message]) -> (Vec<usize>, Vec<Place>, Pairs) {
 
 /// A call of the service's own goes back with its result, or as the very last thing.
 fn server_tools(job: &mut Job<'_>, messages: &mut Vec<Message>) {
-    let ids = |message: &Message, kind: Kind| -> HashSet<String> {
-        message.of_kind(kind).map(|piece| piece.block.id.clone()).collect()
+    let is_server = |message: &Message| {
+        let mut kinds = message.blocks.iter().map(|piece| piece.block.kind);
+        message.is_assistant()
+            && kinds.any(|kind| matches!(kind, Kind::ServerCall | Kind::ServerResult))
     };
-    let mut at = 0;
-    while at < messages.len() {
-        let is_last = at + 1 == messages.len();
-        let (Some(message), next) = (messages.get(at), messages.get(at + 1)) else {
-            break;
-        };
-        let results = ids(message, Kind::ServerResult);
-        let open: HashSet<String> = ids(message, Kind::ServerCall)
-            .into_iter()
-            .filter(|id| !results.contains(id))
-            .collect();
-        let gone_on = next.filter(|next| next.is_assistant() && message.is_assistant());
-        let gone_on = gone_on.is_some_and(|next| {
-            let results = ids(next, Kind::ServerResult);
-            !open.is_empty() && open.iter().any(|id| results.contains(id))
-        });
-        if gone_on {
-            let next = messages.remove(at + 1);
-            let detail = "a response that was paused, and what the service made of it, are one message";
-            job.change("merged", next.at, "", detail);
-            if let Some(message) = messages.get_mut(at) {
-                message.changed = true;
-                message.blocks.extend(next.blocks);
-            }
-            continue;
-        }
-        let calls = ids(message, Kind::ServerCall);
-        let stays = is_last && !job.says_more();
-        let mut told = Vec::new();
-        if let Some(message) = messages.get_mut(at) {
-            let before = message.blocks.len();
-            message.blocks.retain(|piece| {
-                let (id, place) = (&piece.block.id, piece.at);
-                let detail = match piece.block.kind {
-                    Kind::ServerCall if open.contains(id) && !stays => {
-                        "a call of the service's own, whose result is not there"
-                    }
-                    Kind::ServerResult if !calls.contains(id) => {
-                        "a result of the service's own, whose call is not there"
-                    }
-                    _ => return true,
-                };
-                told.push((place, id.clone(), detail));
-                false
-            });
-            message.changed |= message.blocks.len() != before;
-        }
-        for (place, id, detail) in told {
-            job.change("set_aside", place, &id, detail);
-        }
-        at += 1;
+    if !messages.iter().any(is_server) {
+        return;
     }
+    let mut all: Vec<Message> = Vec::with_capacity(messages.len());
+    for message in std::mem::take(messages) {
+        match all.last_mut() {
+            Some(before) if goes_on(before, &message) => {
+                let detail =
+                    "a response that was paused, and what the service made of it, are one message";
+                job.change("merged", message.at, "", detail);
+                before.changed = true;
+                before.blocks.extend(message.blocks);
+            }
+            _ => all.push(message),
+        }
+    }
+    let last = all.len().saturating_sub(1);
+    for (at, message) in all
+        .iter_mut()
+        .enumerate()
+        .filter(|(_, message)| is_server(message))
+    {
+        let (calls, results) = (
+            ids(message, Kind::ServerCall),
+            ids(message, Kind::ServerResult),
+        );
+        let stays = at == last && !job.says_more();
+        let before = message.blocks.len();
+        message.blocks.retain(|piece| {
+            let (id, place) = (&piece.block.id, piece.at);
+            let detail = match piece.block.kind {
+                Kind::ServerCall if !results.contains(id) && !stays => {
+                    "a call of the service's own, whose result is not there"
+                }
+                Kind::ServerResult if !calls.contains(id) => {
+                    "a result of the service's own, whose call is not there"
+                }
+                _ => return true,
+            };
+            job.change("set_aside", place, id, detail);
+            false
+        });
+        message.changed |= message.blocks.len() != before;
+    }
+    *messages = all;
+}
+
+fn ids(message: &Message, kind: Kind) -> HashSet<String> {
+    let pieces = message.of_kind(kind);
+    pieces.map(|piece| piece.block.id.clone()).collect()
+}
+
+/// Whether a message has results for calls of the service's own that the one before it left open.
+fn goes_on(before: &Message, message: &Message) -> bool {
+    if !before.is_assistant() || !message.is_assistant() {
+        return false;
+    }
+    let (calls, done) = (
+        ids(before, Kind::ServerCall),
+        ids(before, Kind::ServerResult),
+    );
+    let results = ids(message, Kind::ServerResult);
+    calls
+        .iter()
+        .any(|id| !done.contains(id) && results.contains(id))
 }
 
 /// Gives calls new ids whose own are refused, and their results with them.
-fn rename(job: &mut Job<'_>, messages: &mut [Message]) {
-    let (batches, places, pairs) = paired(messages);
+fn rename(
+    job: &mut Job<'_>,
+    messages: &mut [Message],
+    batches: &[usize],
+    places: &[Place],
+    pairs: &Pairs,
+) {
     let all = messages.iter().flat_map(Message::calls);
     let mut ids = NewIds::new(
         job.target.ids.unwrap_or(IdRule::WORD),
@@ -508,7 +565,9 @@ fn rename(job: &mut Job<'_>, messages: &mut [Message]) {
     let mut seen = HashSet::new();
     let mut renamed: Vec<(Place, String)> = Vec::new();
     for (batch, at) in batches.iter().enumerate() {
-        let Some(message) = messages.get(*at) else { continue };
+        let Some(message) = messages.get(*at) else {
+            continue;
+        };
         let slots = pairs.answers.get(batch).map_or(&[][..], Vec::as_slice);
         let calls = message.blocks.iter().enumerate();
         let calls = calls.filter(|(_, piece)| piece.block.kind == Kind::Call);
@@ -536,11 +595,21 @@ fn rename(job: &mut Job<'_>, messages: &mut [Message]) {
         }
     }
     for ((at, n), id) in renamed {
-        let Some(message) = messages.get_mut(at) else { continue };
+        let Some(message) = messages.get_mut(at) else {
+            continue;
+        };
         message.changed = true;
         if let Some(piece) = message.blocks.get_mut(n) {
-            let name = if piece.block.kind == Kind::Call { "id" } else { "tool_use_id" };
-            let raw = edited(&Members::read(&piece.block.raw), &[(name, literal(&id))], &[]);
+            let name = if piece.block.kind == Kind::Call {
+                "id"
+            } else {
+                "tool_use_id"
+            };
+            let raw = edited(
+                &Members::read(&piece.block.raw),
+                &[(name, literal(&id))],
+                &[],
+            );
             piece.block.raw = raw;
             piece.block.id = id;
         }

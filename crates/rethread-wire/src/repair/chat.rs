@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use rethread_core::{Json, ToolCall};
 
 use super::ids::NewIds;
-use super::{Job, closing, literal};
+use super::{Job, answered, closing, literal};
 use crate::decode::raw::{Members, Object, edited, sendable};
 use crate::encode::IdRule;
 use crate::rules::chat::{Call, Rounds, Turn, Wants, id_rule, run_after};
@@ -36,7 +36,10 @@ impl Unit {
     /// Sets some members and removes others.
     fn set(&mut self, set: &[(&str, String)], remove: &[&str]) {
         let json = edited(&Members::read(self.json.get()), set, remove);
-        if let Some(unit) = Json::parse(&json).ok().and_then(|json| Self::read(self.at, json)) {
+        if let Some(unit) = Json::parse(&json)
+            .ok()
+            .and_then(|json| Self::read(self.at, json))
+        {
             self.json = unit.json;
             self.turn = unit.turn;
         }
@@ -56,7 +59,6 @@ pub(super) fn repair(job: &mut Job<'_>) -> Vec<String> {
         units.pop();
     }
     let mut units = rounds(job, units);
-    rename(job, &mut units);
     reasoning(job, &mut units);
     let last = units.last().filter(|unit| unit.turn.is_assistant());
     let prefix = last.is_some_and(|unit| unit.turn.prefix);
@@ -77,9 +79,9 @@ pub(super) fn repair(job: &mut Job<'_>) -> Vec<String> {
 /// Whether content is white space only.
 fn says_nothing(json: &Json) -> bool {
     let members = Members::read(json.get());
-    members.get("content").is_none_or(|raw| {
-        crate::decode::raw::literal(raw).is_some() && crate::rules::is_blank(raw)
-    })
+    members
+        .get("content")
+        .is_none_or(|raw| crate::decode::raw::literal(raw).is_some() && crate::rules::is_blank(raw))
 }
 
 fn read(job: &mut Job<'_>) -> Vec<Unit> {
@@ -103,6 +105,10 @@ fn read(job: &mut Job<'_>) -> Vec<Unit> {
         }
         if unit.turn.is_assistant() {
             calls(job, &mut unit);
+            if unit.turn.has_empty_list && !unit.turn.calls().is_empty() {
+                job.change("removed", at, "", "an empty list of parts");
+                unit.set(&[], &["content"]);
+            }
         } else if !unit.turn.has_content {
             if matches!(role.as_str(), "tool" | "function") {
                 job.change("replaced", at, "", "the missing content of a result");
@@ -112,10 +118,16 @@ fn read(job: &mut Job<'_>) -> Vec<Unit> {
                 continue;
             }
         }
-        let empty = unit.turn.is_assistant() && unit.turn.calls().is_empty() && !unit.turn.says_something;
+        let empty =
+            unit.turn.is_assistant() && unit.turn.calls().is_empty() && !unit.turn.says_something;
         match unit.turn.refusal.clone() {
             Some(refusal) if empty => {
-                job.change("replaced", at, "", "the missing content, by the words of the refusal");
+                job.change(
+                    "replaced",
+                    at,
+                    "",
+                    "the missing content, by the words of the refusal",
+                );
                 unit.set(&[("content", literal(&refusal))], &["refusal"]);
             }
             None if empty => {
@@ -152,7 +164,11 @@ fn calls(job: &mut Job<'_>, unit: &mut Unit) {
 }
 
 /// A call as it can be sent, if it has to change, and what it asked for.
-fn mended<'c>(job: &mut Job<'_>, at: usize, call: &'c Call) -> (Option<String>, (&'c Call, ToolCall)) {
+fn mended<'c>(
+    job: &mut Job<'_>,
+    at: usize,
+    call: &'c Call,
+) -> (Option<String>, (&'c Call, ToolCall)) {
     let named = call_named(&call.name, &call.id);
     let members = Members::read(&call.raw);
     let function = members.object("function");
@@ -162,19 +178,32 @@ fn mended<'c>(job: &mut Job<'_>, at: usize, call: &'c Call) -> (Option<String>, 
     let mut set = Vec::new();
     if !call.is_sound() {
         // Nothing was lost if they were an object after all, written in another way.
-        let by = if neutral.is_decoded() { neutral.arguments.get() } else { "{}" };
-        let detail = format!("the arguments of {named}, which are no JSON object, by `{}`", short(by));
+        let by = if neutral.is_decoded() {
+            neutral.arguments.get()
+        } else {
+            "{}"
+        };
+        let detail = format!(
+            "the arguments of {named}, which are no JSON object, by `{}`",
+            short(by)
+        );
         job.change("replaced", at, &call.id, detail);
         set.push(("arguments", literal(by)));
     } else if lone_surrogate(&text) {
-        job.change("replaced", at, &call.id, format!("half of a surrogate pair in the arguments of {named}"));
+        job.change(
+            "replaced",
+            at,
+            &call.id,
+            format!("half of a surrogate pair in the arguments of {named}"),
+        );
         let mended = sendable(text.clone()).map(|json| json.get().to_owned());
         set.push(("arguments", literal(&mended.unwrap_or_default())));
     }
     if let Some(most) = job.target.max_argument_chars
         && text.chars().count() > most
     {
-        let detail = format!("the arguments of {named}, which are longer than {most} characters, by none");
+        let detail =
+            format!("the arguments of {named}, which are longer than {most} characters, by none");
         job.change("replaced", at, &call.id, detail);
         set.clear();
         set.push(("arguments", literal("{}")));
@@ -191,15 +220,23 @@ fn mended<'c>(job: &mut Job<'_>, at: usize, call: &'c Call) -> (Option<String>, 
 }
 
 fn short(text: &str) -> String {
-    if text.len() > 40 { "{…}".to_owned() } else { text.to_owned() }
+    if text.len() > 40 {
+        "{…}".to_owned()
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Puts the results of every response directly behind it, each call answered once.
-fn rounds(job: &mut Job<'_>, units: Vec<Unit>) -> Vec<Unit> {
+fn rounds(job: &mut Job<'_>, mut units: Vec<Unit>) -> Vec<Unit> {
     let turns: Vec<Turn> = units.iter().map(|unit| unit.turn.clone()).collect();
     let rounds = Rounds::of(&turns);
+    // Before anything is moved: by place, a result may belong to a call of another id.
+    rename(job, &mut units, &turns, &rounds);
     for (place, what) in rounds.results.iter().zip(&rounds.pairs.results) {
-        let Some(unit) = units.get(*place) else { continue };
+        let Some(unit) = units.get(*place) else {
+            continue;
+        };
         let id = unit.turn.answers.clone();
         let detail = match what {
             Match::Answer { .. } => continue,
@@ -219,9 +256,13 @@ fn rounds(job: &mut Job<'_>, units: Vec<Unit>) -> Vec<Unit> {
             continue;
         };
         let run = run_after(&turns, at);
-        let place = |slot: &Option<usize>| slot.and_then(|result| rounds.results.get(result)).copied();
+        let place =
+            |slot: &Option<usize>| slot.and_then(|result| rounds.results.get(result)).copied();
         let mut answers: Vec<Option<usize>> = slots.iter().map(place).collect();
-        if answers.iter().all(|place| place.is_some_and(|place| run.contains(&place))) {
+        if answers
+            .iter()
+            .all(|place| place.is_some_and(|place| run.contains(&place)))
+        {
             // Their order is as good as any.
             answers.sort_unstable();
         }
@@ -236,8 +277,7 @@ fn rounds(job: &mut Job<'_>, units: Vec<Unit>) -> Vec<Unit> {
                 }
                 all.push(found.clone());
             } else if let Some((call, neutral)) = by_call.get(n) {
-                let named = call_named(&call.name, &call.id);
-                job.change("answered", unit.at, &call.id, named);
+                job.change("answered", unit.at, &call.id, answered(neutral));
                 let mut object = Object::new();
                 object.string("role", "tool");
                 object.string("tool_call_id", &call.id);
@@ -251,11 +291,11 @@ fn rounds(job: &mut Job<'_>, units: Vec<Unit>) -> Vec<Unit> {
 }
 
 /// Gives calls new ids whose own are refused, and their results with them.
-fn rename(job: &mut Job<'_>, units: &mut [Unit]) {
-    let turns: Vec<Turn> = units.iter().map(|unit| unit.turn.clone()).collect();
-    let rounds = Rounds::of(&turns);
+fn rename(job: &mut Job<'_>, units: &mut [Unit], turns: &[Turn], rounds: &Rounds) {
     let rule = id_rule(job.target);
-    let all = turns.iter().flat_map(|turn| turn.calls().iter().map(|call| call.id.as_str()));
+    let all = turns
+        .iter()
+        .flat_map(|turn| turn.calls().iter().map(|call| call.id.as_str()));
     let mut ids = NewIds::new(rule.unwrap_or(IdRule::SHORT), all);
     for (at, slots) in rounds.batches.iter().zip(&rounds.pairs.answers) {
         let Some(turn) = turns.get(*at) else { continue };
@@ -280,7 +320,11 @@ fn rename(job: &mut Job<'_>, units: &mut [Unit]) {
             let place = units.get(*at).map_or(0, |unit| unit.at);
             let detail = format!("the call `{}` is now `{new}`, on both sides", call.id);
             job.change("renamed", place, &call.id, detail);
-            raws.push(edited(&Members::read(&call.raw), &[("id", literal(&new))], &[]));
+            raws.push(edited(
+                &Members::read(&call.raw),
+                &[("id", literal(&new))],
+                &[],
+            ));
             if let Some(unit) = answer.and_then(|place| units.get_mut(*place)) {
                 unit.set(&[("tool_call_id", literal(&new))], &[]);
             }
@@ -296,7 +340,12 @@ fn reasoning(job: &mut Job<'_>, units: &mut [Unit]) {
     let (wants, mut had_calls) = (Wants::of(job.target), false);
     for unit in units.iter_mut().filter(|unit| unit.turn.is_assistant()) {
         if wants.of_response(&unit.turn, had_calls) && !unit.turn.has_reasoning {
-            job.change("added", unit.at, "", "an empty `reasoning_content`, which the service demands");
+            job.change(
+                "added",
+                unit.at,
+                "",
+                "an empty `reasoning_content`, which the service demands",
+            );
             unit.set(&[("reasoning_content", literal(""))], &[]);
         }
         had_calls |= !unit.turn.calls().is_empty();

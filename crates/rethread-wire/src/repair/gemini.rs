@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use rethread_core::{Json, ToolCall};
 
-use super::{GO_ON, Job, closing, literal};
+use super::{GO_ON, Job, answered, closing, literal};
 use crate::decode::raw::{Members, Object, edited};
 use crate::formats::gemini::call;
 use crate::rules::call_named;
@@ -49,7 +49,9 @@ impl Unit {
     }
 
     fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Piece> {
-        self.parts.iter().filter(move |piece| piece.part.kind == kind)
+        self.parts
+            .iter()
+            .filter(move |piece| piece.part.kind == kind)
     }
 
     fn calls(&self) -> impl Iterator<Item = &Piece> {
@@ -58,7 +60,11 @@ impl Unit {
     }
 
     fn emit(&self) -> String {
-        let parts: Vec<&str> = self.parts.iter().map(|piece| piece.part.raw.as_str()).collect();
+        let parts: Vec<&str> = self
+            .parts
+            .iter()
+            .map(|piece| piece.part.raw.as_str())
+            .collect();
         match &self.item {
             Some(item) if !self.changed => item.get().to_owned(),
             Some(item) => {
@@ -96,7 +102,10 @@ pub(super) fn repair(job: &mut Job<'_>) -> Vec<String> {
         && let Some(last) = units.last()
         && last.is_model()
         && !last.parts.is_empty()
-        && last.parts.iter().all(|piece| piece.part.kind == Kind::Thought)
+        && last
+            .parts
+            .iter()
+            .all(|piece| piece.part.kind == Kind::Thought)
     {
         let detail = "a response that stopped inside its reasoning and says nothing";
         job.change("removed", last.at, "", detail);
@@ -212,7 +221,8 @@ fn mended(job: &mut Job<'_>, at: usize, is_model: bool, part: &Part) -> Option<P
         && let Some(most) = job.target.max_argument_chars
         && given.is_some_and(|args| args.chars().count() > most)
     {
-        let detail = format!("the arguments of {named}, which are longer than {most} characters, by none");
+        let detail =
+            format!("the arguments of {named}, which are longer than {most} characters, by none");
         job.change("replaced", at, &part.id, detail);
         set.push((member, "{}".to_owned()));
     }
@@ -287,7 +297,10 @@ fn rounds(job: &mut Job<'_>, units: &mut Vec<Unit>) {
             .collect();
         let behind = units.get(at + 1).is_some_and(|unit| !unit.is_model());
         let Some(unit) = units.get(*at) else { continue };
-        let all_there = behind && answers.iter().all(|place| place.is_some_and(|(place, _)| place == at + 1));
+        let all_there = behind
+            && answers
+                .iter()
+                .all(|place| place.is_some_and(|(place, _)| place == at + 1));
         let named_alike = unit.calls().zip(&answers).all(|(call, place)| {
             let piece = place.and_then(|(at, n)| units.get(at)?.parts.get(n));
             piece.is_none_or(|piece| names(&piece.part) == names(&call.part))
@@ -301,7 +314,8 @@ fn rounds(job: &mut Job<'_>, units: &mut Vec<Unit>) {
             let named = call_named(&call.part.name, id);
             let found = place.and_then(|(at, n)| units.get(at)?.parts.get(n));
             let (Some(place), Some(piece)) = (place, found) else {
-                job.change("answered", call.at, id, named);
+                let detail = call.call.as_ref().map_or(named, answered);
+                job.change("answered", call.at, id, detail);
                 set.push(answer(call));
                 continue;
             };
@@ -417,13 +431,27 @@ fn sign(job: &mut Job<'_>, units: &mut [Unit]) {
         .filter_map(|unit| Content::read(&Json::parse(&unit.emit()).ok()?))
         .collect();
     for at in unsigned(&contents) {
-        let Some(unit) = units.get_mut(at) else { continue };
-        let call = unit.parts.iter_mut().find(|piece| piece.part.kind == Kind::Call);
+        let Some(unit) = units.get_mut(at) else {
+            continue;
+        };
+        let call = unit
+            .parts
+            .iter_mut()
+            .find(|piece| piece.part.kind == Kind::Call);
         if let Some(piece) = call {
             let set = [("thoughtSignature", literal(STAND_IN))];
-            let raw = edited(&Members::read(&piece.part.raw), &set, &["thought_signature"]);
+            let raw = edited(
+                &Members::read(&piece.part.raw),
+                &set,
+                &["thought_signature"],
+            );
             let named = call_named(&piece.part.name, &piece.part.id);
-            job.change("added", piece.at, &piece.part.id, format!("the documented stand-in for the missing signature of {named}"));
+            job.change(
+                "added",
+                piece.at,
+                &piece.part.id,
+                format!("the documented stand-in for the missing signature of {named}"),
+            );
             piece.part = Part::read(&raw);
             unit.changed = true;
         }

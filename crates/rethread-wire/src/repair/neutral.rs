@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 
 use rethread_core::{
-    CallState, Emit, Entry, History, Json, Message, Origin, Projection, PromptOptions,
-    ResumeKind, ToolResult, resume_point, texts,
+    CallState, Emit, Entry, History, Json, Message, Origin, Projection, PromptOptions, ResumeKind,
+    ToolResult, resume_point, texts,
 };
 
-use super::{Change, Repaired, list_name};
+use super::{Change, Repaired, answered, list_name};
 use crate::decode::raw::{Members, Object};
 use crate::formats::Loaded;
-use crate::rules::pair::Match;
 use crate::rules::neutral::{Rounds, sent};
+use crate::rules::pair::Match;
 use crate::rules::{Target, call_named};
 use crate::{Api, Encoder};
 
@@ -22,7 +22,11 @@ pub(super) fn repair(loaded: &Loaded, api: Api, target: &Target, append: Option<
         None => in_order(loaded),
     };
     let end = loaded.messages.last().map_or(0, |(at, _)| at + 1);
-    let mut entries: Vec<Entry> = history.records().iter().map(|record| record.entry.clone()).collect();
+    let mut entries: Vec<Entry> = history
+        .records()
+        .iter()
+        .map(|record| record.entry.clone())
+        .collect();
     let point = resume_point(&history);
     let mut add = |changes: &mut Vec<Change>, message: Message, detail: &str| {
         changes.push(Change {
@@ -39,7 +43,8 @@ pub(super) fn repair(loaded: &Loaded, api: Api, target: &Target, append: Option<
         let mut responses = history.records().iter().rev();
         let response = responses.find_map(|record| record.entry.as_message()?.as_assistant());
         for open in &point.unanswered {
-            let call = response.and_then(|response| response.tool_calls.get(open.call.index as usize));
+            let call =
+                response.and_then(|response| response.tool_calls.get(open.call.index as usize));
             if let Some(call) = call.filter(|_| open.state != CallState::Unknown) {
                 let words = texts::closing_result(call, open.state);
                 closings.push((open.call, ToolResult::failure(call, words)));
@@ -48,7 +53,11 @@ pub(super) fn repair(loaded: &Loaded, api: Api, target: &Target, append: Option<
     }
     let kind = point.as_ref().ok().map(|point| point.kind);
     match (append, kind) {
-        (Some(text), _) => add(&mut changes, Message::user(text), "the message of the user that was given"),
+        (Some(text), _) => add(
+            &mut changes,
+            Message::user(text),
+            "the message of the user that was given",
+        ),
         (None, Some(ResumeKind::RetryResponse)) => {
             let detail = "the instruction to start the response again that broke off";
             add(&mut changes, Message::agent(texts::RETRY_NOTICE), detail);
@@ -59,13 +68,17 @@ pub(super) fn repair(loaded: &Loaded, api: Api, target: &Target, append: Option<
         }
         _ => {}
     }
-    let closings = closings.into_iter().map(|(key, result)| Entry::result(key, result));
+    let closings = closings
+        .into_iter()
+        .map(|(key, result)| Entry::result(key, result));
     entries.extend(closings);
-    let records = (1..).zip(entries).map(|(seq, entry)| rethread_core::Record {
-        seq,
-        at: rethread_core::Timestamp::default(),
-        entry,
-    });
+    let records = (1..)
+        .zip(entries)
+        .map(|(seq, entry)| rethread_core::Record {
+            seq,
+            at: rethread_core::Timestamp::default(),
+            entry,
+        });
     let history = History::new(records.collect());
     let mut messages: Vec<Message> = Vec::new();
     let mut projection = Projection::default();
@@ -86,7 +99,11 @@ pub(super) fn repair(loaded: &Loaded, api: Api, target: &Target, append: Option<
 /// came between.
 fn in_order(loaded: &Loaded) -> History {
     let all: Vec<&Message> = loaded.messages.iter().map(|(_, message)| message).collect();
-    let bare: Vec<&Message> = all.iter().copied().filter(|message| message.in_context).collect();
+    let bare: Vec<&Message> = all
+        .iter()
+        .copied()
+        .filter(|message| message.in_context)
+        .collect();
     let rounds = Rounds::of(&bare);
     let mut batches = rounds.batches.iter().zip(&rounds.pairs.answers).peekable();
     let moved: HashSet<usize> = rounds
@@ -104,8 +121,15 @@ fn in_order(loaded: &Loaded) -> History {
         }
         out.push((*message).clone());
         if let Some((_, slots)) = batches.next_if(|(batch, _)| **batch == at) {
-            let results = slots.iter().flatten().filter_map(|result| rounds.results.get(*result));
-            out.extend(results.filter_map(|at| bare.get(*at)).map(|message| (*message).clone()));
+            let results = slots
+                .iter()
+                .flatten()
+                .filter_map(|result| rounds.results.get(*result));
+            out.extend(
+                results
+                    .filter_map(|at| bare.get(*at))
+                    .map(|message| (*message).clone()),
+            );
         }
     }
     History::from_messages(out)
@@ -145,24 +169,36 @@ fn told(loaded: &Loaded) -> Vec<Change> {
         let response = bare.get(*at).and_then(|message| message.as_assistant());
         let calls = response.map_or(&[][..], |response| &response.tool_calls);
         let rest = bare.iter().skip(at + 1);
-        let until = rest.take_while(|message| message.as_assistant().is_none()).count() + at;
+        let until = rest
+            .take_while(|message| message.as_assistant().is_none())
+            .count()
+            + at;
         let rest = bare.iter().skip(at + 1);
-        let run = rest.take_while(|message| message.as_tool().is_some()).count() + at;
+        let run = rest
+            .take_while(|message| message.as_tool().is_some())
+            .count()
+            + at;
         for (call, slot) in calls.iter().zip(slots) {
             let result = slot.and_then(|result| rounds.results.get(result));
             let named = call_named(&call.name, &call.id);
             match result {
                 // The records of a session say what became of a result that came so late.
                 Some(result) if *result > until && loaded.records.is_some() => {
-                    let detail = format!("the result of {named}, which came after another response");
+                    let detail =
+                        format!("the result of {named}, which came after another response");
                     add("set_aside", place(*result), &call.id, detail);
-                    add("answered", place(*at), &call.id, named);
+                    add("answered", place(*at), &call.id, answered(call));
                 }
                 Some(result) if *result > run => {
-                    add("moved", place(*result), &call.id, format!("the result of {named}, directly behind it"));
+                    add(
+                        "moved",
+                        place(*result),
+                        &call.id,
+                        format!("the result of {named}, directly behind it"),
+                    );
                 }
                 Some(_) => {}
-                None => add("answered", place(*at), &call.id, named),
+                None => add("answered", place(*at), &call.id, answered(call)),
             }
         }
     }
@@ -179,14 +215,25 @@ fn encode(
     end: usize,
 ) -> Json {
     // Opaque items go back to the model that made the last of them.
-    let made = messages.iter().rev().filter_map(|message| message.as_assistant()?.origin.clone());
+    let made = messages
+        .iter()
+        .rev()
+        .filter_map(|message| message.as_assistant()?.origin.clone());
     let origin = made
         .into_iter()
         .find(|origin| origin.api == api.as_str())
         .unwrap_or_else(|| Origin::new(api.as_str(), "", ""));
     let mut options = PromptOptions::default();
-    options.instructions = loaded.instructions.as_ref().map(|text| text.to_str().as_ref().into());
-    let mut encoder = Encoder::new(api, origin.clone(), &options, target.encoder(api, &origin.model));
+    options.instructions = loaded
+        .instructions
+        .as_ref()
+        .map(|text| text.to_str().as_ref().into());
+    let mut encoder = Encoder::new(
+        api,
+        origin.clone(),
+        &options,
+        target.encoder(api, &origin.model),
+    );
     for message in messages {
         encoder.push(message);
     }
@@ -202,7 +249,12 @@ fn encode(
     let text = String::from_utf8(body).unwrap_or_default();
     let members = Members::read(&text);
     let mut request = Object::new();
-    for name in [list_name(api), "system", "instructions", "systemInstruction"] {
+    for name in [
+        list_name(api),
+        "system",
+        "instructions",
+        "systemInstruction",
+    ] {
         if let Some(value) = members.get(name) {
             request.raw(name, value.get());
         }

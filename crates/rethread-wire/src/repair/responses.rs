@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use rethread_core::{Json, ToolCall};
 
 use super::ids::NewIds;
-use super::{Job, closing, literal};
+use super::{Job, answered, closing, literal};
 use crate::decode::raw::{Members, Object, edited, sendable};
 use crate::encode::IdRule;
 use crate::rules::pair::Match;
@@ -46,7 +46,10 @@ impl Unit {
     /// Sets some members and removes others.
     fn set(&mut self, set: &[(&str, String)], remove: &[&str]) {
         let json = edited(&Members::read(self.json.get()), set, remove);
-        if let Some(unit) = Json::parse(&json).ok().and_then(|json| Self::read(self.at, json)) {
+        if let Some(unit) = Json::parse(&json)
+            .ok()
+            .and_then(|json| Self::read(self.at, json))
+        {
             self.json = unit.json;
             self.item = unit.item;
         }
@@ -56,7 +59,6 @@ impl Unit {
 pub(super) fn repair(job: &mut Job<'_>) -> Vec<String> {
     let mut units = read(job);
     units = pairs(job, units);
-    rename(job, &mut units);
     reasoning(job, &mut units);
     if job.asks_again() {
         drop_empty_end(job, &mut units);
@@ -88,7 +90,12 @@ fn drop_empty_end(job: &mut Job<'_>, units: &mut Vec<Unit>) {
         unit.item.kind == Kind::Answer && text.is_some_and(|text| text.trim().is_empty())
     };
     while let Some(unit) = units.pop_if(|unit| is_empty(unit)) {
-        job.change("removed", unit.at, &unit.item.id, "a message that says nothing");
+        job.change(
+            "removed",
+            unit.at,
+            &unit.item.id,
+            "a message that says nothing",
+        );
         while let Some(unit) = units.pop_if(|unit| unit.item.kind == Kind::Reasoning) {
             let detail = "reasoning, with the message it led to";
             job.change("removed", unit.at, &unit.item.id, detail);
@@ -122,11 +129,32 @@ fn read(job: &mut Job<'_>) -> Vec<Unit> {
         if !mend(job, &mut unit) {
             continue;
         }
+        if let Some(lacks) = unit.item.lacks {
+            let detail = format!("a `{}` without `{lacks}`", unit.item.word);
+            job.change("set_aside", at, &unit.item.id, detail);
+            // Reasoning goes with what it led to.
+            while let Some(unit) = units.pop_if(|unit: &mut Unit| unit.item.kind == Kind::Reasoning)
+            {
+                job.change(
+                    "set_aside",
+                    unit.at,
+                    &unit.item.id,
+                    "the reasoning that led to it",
+                );
+            }
+            continue;
+        }
         let id = unit.item.id.clone();
-        if !id.is_empty() && unit.item.kind != Kind::Reference {
+        if !id.is_empty() {
+            let is_reference = unit.item.kind == Kind::Reference;
             match seen.get(&id) {
-                Some(same) if same == json.get() => {
-                    job.change("set_aside", at, &id, "an item that stands there for the second time");
+                Some(same) if same == json.get() || is_reference => {
+                    job.change(
+                        "set_aside",
+                        at,
+                        &id,
+                        "an item that stands there for the second time",
+                    );
                     continue;
                 }
                 Some(_) => {
@@ -148,7 +176,12 @@ fn mend(job: &mut Job<'_>, unit: &mut Unit) -> bool {
     let (at, id) = (unit.at, unit.item.id.clone());
     if !unit.item.output_only.is_empty() {
         let names = unit.item.output_only.join("` and `");
-        job.change("removed", at, &id, format!("`{names}`, which stands in responses only"));
+        job.change(
+            "removed",
+            at,
+            &id,
+            format!("`{names}`, which stands in responses only"),
+        );
         unit.set(&[], &OUTPUT_ONLY);
     }
     match unit.item.kind {
@@ -166,14 +199,23 @@ fn mend(job: &mut Job<'_>, unit: &mut Unit) -> bool {
             return false;
         }
         Kind::Said if !matches!(unit.item.role.as_str(), "user" | "system" | "developer") => {
-            let role = if unit.item.role == "model" { "assistant" } else { "user" };
+            let role = if unit.item.role == "model" {
+                "assistant"
+            } else {
+                "user"
+            };
             let detail = format!("the role `{}` is now `{role}`", unit.item.role);
             job.change("replaced", at, &id, detail);
             unit.set(&[("role", literal(role))], &[]);
         }
         Kind::Reasoning => {
             if is_foreign_text(&unit.item, job.target) {
-                job.change("removed", at, &id, "the text of reasoning, which the service refuses");
+                job.change(
+                    "removed",
+                    at,
+                    &id,
+                    "the text of reasoning, which the service refuses",
+                );
                 unit.set(&[], &["content"]);
             }
             if !unit.item.has_summary {
@@ -184,7 +226,8 @@ fn mend(job: &mut Job<'_>, unit: &mut Unit) -> bool {
         Kind::Call if unit.item.is_function() => arguments(job, unit),
         _ => {}
     }
-    let refused = |prefix: &'static str| !unit.item.id.is_empty() && !unit.item.id.starts_with(prefix);
+    let refused =
+        |prefix: &'static str| !unit.item.id.is_empty() && !unit.item.id.starts_with(prefix);
     if job.target.is("openai") && prefix(&unit.item.word).is_some_and(refused) {
         job.change("removed", at, &id, "an id that is not one of the service's");
         unit.set(&[], &["id"]);
@@ -202,9 +245,13 @@ fn arguments(job: &mut Job<'_>, unit: &mut Unit) {
     if !unit.item.is_sound_function() {
         let detail = format!("the arguments of {named}, which are no JSON object");
         job.change("replaced", at, &id, detail);
-        unit.set(&[("arguments", literal(decoded.as_deref().unwrap_or("{}")))], &[]);
+        unit.set(
+            &[("arguments", literal(decoded.as_deref().unwrap_or("{}")))],
+            &[],
+        );
     } else if text.chars().count() > most {
-        let detail = format!("the arguments of {named}, which are longer than {most} characters, by none");
+        let detail =
+            format!("the arguments of {named}, which are longer than {most} characters, by none");
         job.change("replaced", at, &id, detail);
         unit.set(&[("arguments", literal("{}"))], &[]);
     } else if lone_surrogate(&text) {
@@ -225,7 +272,9 @@ fn pairs(job: &mut Job<'_>, mut units: Vec<Unit>) -> Vec<Unit> {
     let rounds = Rounds::of(&items);
     let mut dropped: HashSet<usize> = HashSet::new();
     for (place, what) in rounds.outputs.iter().zip(&rounds.pairs.results) {
-        let Some(unit) = units.get(*place) else { continue };
+        let Some(unit) = units.get(*place) else {
+            continue;
+        };
         let id = unit.item.call_id.clone();
         let detail = match what {
             Match::Answer { .. } => continue,
@@ -236,22 +285,35 @@ fn pairs(job: &mut Job<'_>, mut units: Vec<Unit>) -> Vec<Unit> {
         job.change("set_aside", unit.at, &id, detail);
         dropped.insert(*place);
     }
+    let answers: Vec<(usize, Option<usize>)> = rounds.answers().collect();
+    rename(job, &mut units, &answers);
     let mut made: HashMap<usize, Unit> = HashMap::new();
-    for (place, output) in rounds.answers() {
-        let Some(call) = units.get(place).cloned() else { continue };
+    for (place, output) in answers {
+        let Some(call) = units.get(place).cloned() else {
+            continue;
+        };
         let (id, word) = (&call.item.call_id, format!("{}_output", call.item.word));
         match output.and_then(|place| units.get_mut(place)) {
             Some(output) if output.item.word != word => {
-                job.change("replaced", output.at, id, "the type of an output, by the one of its call");
+                job.change(
+                    "replaced",
+                    output.at,
+                    id,
+                    "the type of an output, by the one of its call",
+                );
                 output.set(&[("type", literal(&word))], &[]);
             }
             Some(_) => {}
             None if call.item.takes_text() => {
-                job.change("answered", call.at, id, call_named(&call.item.name, id));
+                let detail = call.call.as_ref().map(answered).unwrap_or_default();
+                job.change("answered", call.at, id, detail);
                 let mut object = Object::new();
                 object.string("type", &word);
                 object.string("call_id", id);
-                object.string("output", &call.call.as_ref().map(closing).unwrap_or_default());
+                object.string(
+                    "output",
+                    &call.call.as_ref().map(closing).unwrap_or_default(),
+                );
                 let json = Json::parse(&object.end()).ok();
                 if let Some(unit) = json.and_then(|json| Unit::read(call.at, json)) {
                     made.insert(place, unit);
@@ -263,8 +325,12 @@ fn pairs(job: &mut Job<'_>, mut units: Vec<Unit>) -> Vec<Unit> {
                 dropped.insert(place);
                 // Reasoning goes with what it led to.
                 if let Some(before) = place.checked_sub(1)
-                    && units.get(before).is_some_and(|unit| unit.item.kind == Kind::Reasoning)
-                    && !units.get(place + 1).is_some_and(|unit| unit.item.kind == Kind::Call)
+                    && units
+                        .get(before)
+                        .is_some_and(|unit| unit.item.kind == Kind::Reasoning)
+                    && !units
+                        .get(place + 1)
+                        .is_some_and(|unit| unit.item.kind == Kind::Call)
                 {
                     dropped.insert(before);
                     let at = units.get(before).map_or(0, |unit| unit.at);
@@ -294,15 +360,19 @@ fn is_model(item: &Item) -> bool {
 }
 
 /// Gives calls new ids whose own are refused, and their outputs with them.
-fn rename(job: &mut Job<'_>, units: &mut [Unit]) {
+fn rename(job: &mut Job<'_>, units: &mut [Unit], answers: &[(usize, Option<usize>)]) {
     let items: Vec<Item> = units.iter().map(|unit| unit.item.clone()).collect();
-    let rounds = Rounds::of(&items);
     let rule = job.target.ids;
     let calls = items.iter().filter(|item| item.kind == Kind::Call);
-    let mut ids = NewIds::new(rule.unwrap_or(IdRule::LONG), calls.map(|item| item.call_id.as_str()));
+    let mut ids = NewIds::new(
+        rule.unwrap_or(IdRule::LONG),
+        calls.map(|item| item.call_id.as_str()),
+    );
     let mut seen = HashSet::new();
-    for (place, output) in rounds.answers() {
-        let Some(item) = items.get(place) else { continue };
+    for (place, output) in answers.iter().copied() {
+        let Some(item) = items.get(place) else {
+            continue;
+        };
         let id = &item.call_id;
         let refused = id.is_empty() || rule.is_some_and(|rule| !rule.fits(id));
         let mut new = id.clone();
@@ -328,41 +398,50 @@ fn rename(job: &mut Job<'_>, units: &mut [Unit]) {
 
 /// Sets reasoning aside that cannot go back, and the ids of the items it led to.
 fn reasoning(job: &mut Job<'_>, units: &mut Vec<Unit>) {
-    loop {
-        let mut found: Option<(usize, &'static str)> = None;
-        for (place, unit) in units.iter().enumerate() {
-            if unit.item.kind != Kind::Reasoning {
-                continue;
-            }
-            let next = units.get(place + 1);
-            if is_unkept(&unit.item, job.target) {
-                found = Some((place, "reasoning of which there is only the id, and the service keeps nothing"));
-            } else if !next.is_some_and(|next| next.item.follows_reasoning()) {
-                found = Some((place, "reasoning without the item it led to"));
-            }
-            if found.is_some() {
-                break;
-            }
-        }
-        let Some((place, detail)) = found else { break };
-        let unit = units.remove(place);
+    const MISSING: &str = "the id by which the service knows the reasoning is missing";
+    // From the end, so that what stands behind is settled.
+    let mut kept: Vec<Unit> = Vec::with_capacity(units.len());
+    // How many of the last kept ones are items the reasoning before them led to.
+    let mut led_to = 0;
+    while let Some(unit) = units.pop() {
+        let detail = if unit.item.kind != Kind::Reasoning {
+            None
+        } else if is_unkept(&unit.item, job.target) {
+            Some("reasoning of which there is only the id, and the service keeps nothing")
+        } else if !kept
+            .last()
+            .is_some_and(|next| next.item.follows_reasoning())
+        {
+            Some("reasoning without the item it led to")
+        } else {
+            None
+        };
+        let Some(detail) = detail else {
+            led_to = match unit.item.kind {
+                Kind::Reasoning => 0,
+                _ if is_model(&unit.item) => led_to + 1,
+                _ => 0,
+            };
+            kept.push(unit);
+            continue;
+        };
         job.change("removed", unit.at, &unit.item.id, detail);
-        for unit in units.iter_mut().skip(place) {
-            if !is_model(&unit.item) || unit.item.kind == Kind::Reasoning {
-                break;
-            }
+        for unit in kept.iter_mut().rev().take(led_to) {
             if !unit.item.id.is_empty() {
                 let id = unit.item.id.clone();
-                job.change("removed", unit.at, &id, "the id by which the service knows the reasoning is missing");
+                job.change("removed", unit.at, &id, MISSING);
                 unit.set(&[], &["id"]);
             }
         }
+        led_to = 0;
     }
+    kept.reverse();
+    *units = kept;
     let items: Vec<Item> = units.iter().map(|unit| unit.item.clone()).collect();
     for (place, unit) in units.iter_mut().enumerate() {
         if lacks_reasoning(&items, place, job.target) {
             let id = unit.item.id.clone();
-            job.change("removed", unit.at, &id, "the id by which the service knows the reasoning is missing");
+            job.change("removed", unit.at, &id, MISSING);
             unit.set(&[], &["id"]);
         }
     }

@@ -82,9 +82,19 @@ fn a_response_that_broke_off_is_kept_and_asked_for_again() {
     assert_eq!(got[1], said(json!([thinking, text])));
     assert_eq!(got[2]["content"][0]["text"], texts::RETRY_NOTICE);
     // Nothing is left of it, so nothing is said of it.
-    let (got, _) = repaired(ANTHROPIC, &json!([user("q"), said(json!([cut]))]), json!({"1": null}), "{}");
+    let (got, _) = repaired(
+        ANTHROPIC,
+        &json!([user("q"), said(json!([cut]))]),
+        json!({"1": null}),
+        "{}",
+    );
     assert_eq!(got, json!([user("q")]));
-    let (got, _) = repaired(CHAT, &json!([user("q"), {"role": "assistant", "content": "1."}]), json!({"1": "length"}), "{}");
+    let (got, _) = repaired(
+        CHAT,
+        &json!([user("q"), {"role": "assistant", "content": "1."}]),
+        json!({"1": "length"}),
+        "{}",
+    );
     assert_eq!(got[2]["content"], texts::CONTINUE_NOTICE);
 }
 
@@ -94,7 +104,10 @@ fn arguments_that_do_not_decode_are_told_in_the_result() {
     let items = json!([user("q"), {"role": "assistant", "content": null, "tool_calls": [cut("a"), cut("b")]}, {"role": "tool", "tool_call_id": "b", "content": "not run"}]);
     let (got, _) = repaired(CHAT, &items, json!({}), "{}");
     assert_eq!(got[1]["tool_calls"][0]["function"]["arguments"], "{}");
-    assert!(got[2]["content"].as_str().unwrap().contains("{\"a\": \"x"), "{got}");
+    assert!(
+        got[2]["content"].as_str().unwrap().contains("{\"a\": \"x"),
+        "{got}"
+    );
     assert_eq!(got[3]["content"], "not run");
     // The output limit left nothing of them.
     let items = json!([user("q"), said(json!([call("a")]))]);
@@ -116,19 +129,36 @@ fn ids_are_renamed_on_both_sides() {
     assert_eq!(what, ["renamed", "renamed"]);
     assert_eq!(got[1]["content"][0]["id"], "f_x_1");
     assert_eq!(got[2]["content"][0]["tool_use_id"], "f_x_1");
-    assert_eq!(got[3]["content"][0]["id"], got[4]["content"][0]["tool_use_id"]);
+    assert_eq!(
+        got[3]["content"][0]["id"],
+        got[4]["content"][0]["tool_use_id"]
+    );
     assert_ne!(got[3]["content"][0]["id"], "a");
     let nine = json!([user("q"), {"role": "assistant", "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "t", "arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "call_1", "content": "x"}]);
-    let (got, _) = repaired(CHAT, &nine, json!({}), r#"{"id_pattern":"^[a-zA-Z0-9]{9}$"}"#);
+    let (got, _) = repaired(
+        CHAT,
+        &nine,
+        json!({}),
+        r#"{"id_pattern":"^[a-zA-Z0-9]{9}$"}"#,
+    );
     let id = got[2]["tool_call_id"].as_str().unwrap();
     assert!(id.len() == 9 && got[1]["tool_calls"][0]["id"] == id);
 }
 
 #[test]
 fn a_paused_turn_stays_the_last_unless_something_is_said() {
-    let server = json!({"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}});
-    let items = json!([user("q"), said(json!([{"type": "text", "text": "x"}, server]))]);
-    let (got, what) = repaired(ANTHROPIC, &items, json!({"1": "pause_turn"}), r#"{"prefill":false}"#);
+    let server =
+        json!({"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}});
+    let items = json!([
+        user("q"),
+        said(json!([{"type": "text", "text": "x"}, server]))
+    ]);
+    let (got, what) = repaired(
+        ANTHROPIC,
+        &items,
+        json!({"1": "pause_turn"}),
+        r#"{"prefill":false}"#,
+    );
     assert_eq!((got, what), (items.clone(), vec![]));
     let (got, _) = repaired(ANTHROPIC, &items, json!({"1": "interrupted"}), "{}");
     assert_eq!(got[1], said(json!([{"type": "text", "text": "x"}])));
@@ -136,7 +166,10 @@ fn a_paused_turn_stays_the_last_unless_something_is_said() {
     let done = json!({"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []});
     let items = json!([user("q"), said(json!([server])), said(json!([done]))]);
     let (got, what) = repaired(ANTHROPIC, &items, json!({}), "{}");
-    assert_eq!((got[1].clone(), what), (said(json!([server, done])), vec!["merged"]));
+    assert_eq!(
+        (got[1].clone(), what),
+        (said(json!([server, done])), vec!["merged"])
+    );
 }
 
 #[test]
@@ -149,7 +182,10 @@ fn reasoning_goes_with_what_it_led_to() {
     assert_eq!(got.as_array().unwrap().len(), 4, "{got}");
     assert_eq!(got[3]["type"], "function_call_output");
     let (got, _) = repaired(RESPONSES, &items, json!({}), r#"{"store":false}"#);
-    assert!(!got.to_string().contains("rs_") && !got.to_string().contains("fc_"), "{got}");
+    assert!(
+        !got.to_string().contains("rs_") && !got.to_string().contains("fc_"),
+        "{got}"
+    );
     assert_eq!(got[1]["call_id"], "a");
 }
 
@@ -164,12 +200,24 @@ fn a_stand_in_signs_only_what_needs_it() {
     };
     let text = |text: &str| json!({"role": "user", "parts": [{"text": text}]});
     let answer = json!({"role": "user", "parts": [{"functionResponse": {"name": "t", "response": {"output": 1}}}]});
-    let items = json!([text("q"), called(None), answer, text("r"), called(Some("c2ln")), answer, called(None), answer]);
+    let items = json!([
+        text("q"),
+        called(None),
+        answer,
+        text("r"),
+        called(Some("c2ln")),
+        answer,
+        called(None),
+        answer
+    ]);
     let (got, what) = repaired(GEMINI, &items, json!({}), r#"{"family":"gemini-3"}"#);
     assert_eq!(what, ["added"]);
     assert_eq!(got[1], items[1]);
     assert_eq!(got[4], items[4]);
-    assert_eq!(got[6]["parts"][0]["thoughtSignature"], "skip_thought_signature_validator");
+    assert_eq!(
+        got[6]["parts"][0]["thoughtSignature"],
+        "skip_thought_signature_validator"
+    );
 }
 
 #[test]
@@ -194,8 +242,25 @@ fn a_history_of_another_form_is_written_afresh() {
     let repaired = repair(&loaded, ANTHROPIC, &target(r#"{"prefill":false}"#), None);
     let got: Value = serde_json::from_str(repaired.request.get()).unwrap();
     let result = &got["messages"][2]["content"][0];
-    assert_eq!((&result["tool_use_id"], &result["content"]), (&json!("call_a_fc_b"), &json!("late")));
+    assert_eq!(
+        (&result["tool_use_id"], &result["content"]),
+        (&json!("call_a_fc_b"), &json!("late"))
+    );
     assert_eq!(repaired.changes[0].what, "moved");
+}
+
+#[test]
+fn a_call_that_waits_is_answered_as_one_that_did_not_run() {
+    let file = concat!(
+        "{\"seq\":1,\"message\":{\"role\":\"user\",\"content\":\"q\"}}\n",
+        "{\"seq\":2,\"message\":{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"a\",\"name\":\"t\",\"arguments\":{}}]}}\n",
+        "{\"seq\":3,\"call_suspended\":{\"call\":{\"message\":2,\"index\":0},\"wait\":\"approval\"}}\n",
+    );
+    let loaded = read(file.as_bytes(), Format::Rethread);
+    let repaired = repair(&loaded, CHAT, &Target::default(), Some("go on"));
+    let got: Value = serde_json::from_str(repaired.request.get()).unwrap();
+    assert_eq!(got["messages"][2]["content"], texts::SUSPENDED_RESULT);
+    assert_eq!(got["messages"][3]["content"], "go on");
 }
 
 #[test]
@@ -203,8 +268,18 @@ fn thinking_goes_off_where_a_turn_began_without_it() {
     let file = json!({"thinking": {"type": "enabled", "budget_tokens": 1024}, "messages": [user("q"), said(json!([call("a")]))]}).to_string();
     let loaded = read(file.as_bytes(), Format::AnthropicMessages);
     let repaired = repair(&loaded, ANTHROPIC, &Target::default(), None);
-    assert!(repaired.request.get().contains(r#""thinking":{"type":"disabled"}"#));
-    assert!(repaired.changes.iter().any(|change| change.what == "thinking_off"));
+    assert!(
+        repaired
+            .request
+            .get()
+            .contains(r#""thinking":{"type":"disabled"}"#)
+    );
+    assert!(
+        repaired
+            .changes
+            .iter()
+            .any(|change| change.what == "thinking_off")
+    );
 }
 
 // ---------------------------------------------------------------- damaged histories
@@ -215,7 +290,14 @@ fn ids() -> impl Strategy<Value = &'static str> {
 
 /// Texts of which each can be told from the others; the number is put in later.
 fn text() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(vec!["said #", "said #", "said #", "", " \n", "\u{e9}\u{2028}\0#"])
+    prop::sample::select(vec![
+        "said #",
+        "said #",
+        "said #",
+        "",
+        " \n",
+        "\u{e9}\u{2028}\0#",
+    ])
 }
 
 fn junk() -> impl Strategy<Value = Value> {
@@ -258,7 +340,16 @@ fn anthropic_block() -> impl Strategy<Value = Value> {
 fn anthropic_item() -> impl Strategy<Value = Value> {
     let blocks = prop::collection::vec(anthropic_block(), 0..4).prop_map(Value::from);
     let content = prop_oneof![4 => blocks, 1 => text().prop_map(Value::from)];
-    let role = prop::sample::select(vec!["user", "user", "assistant", "assistant", "assistant", "system", "tool", "model"]);
+    let role = prop::sample::select(vec![
+        "user",
+        "user",
+        "assistant",
+        "assistant",
+        "assistant",
+        "system",
+        "tool",
+        "model",
+    ]);
     let message = (role, content, any::<bool>()).prop_map(|(role, content, more)| {
         let mut message = json!({"role": role, "content": content});
         if more && role == "assistant" {
@@ -270,11 +361,22 @@ fn anthropic_item() -> impl Strategy<Value = Value> {
 }
 
 fn chat_item() -> impl Strategy<Value = Value> {
-    let arguments = prop::sample::select(vec!["{}", "{\"a\":1}", "", "{\"a", "[1]", "{\"a\":\"\\ud83d\"}"]);
+    let arguments = prop::sample::select(vec![
+        "{}",
+        "{\"a\":1}",
+        "",
+        "{\"a",
+        "[1]",
+        "{\"a\":\"\\ud83d\"}",
+    ]);
     let call = (ids(), arguments, prop::sample::select(vec!["t", "t", ""])).prop_map(|(id, arguments, name)| {
         json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
     });
-    let response = (prop::sample::select(vec![json!("said #"), json!(""), json!(null), json!([])]), prop::collection::vec(call, 0..4), any::<bool>())
+    let response = (
+        prop::sample::select(vec![json!("said #"), json!(""), json!(null), json!([])]),
+        prop::collection::vec(call, 0..4),
+        any::<bool>(),
+    )
         .prop_map(|(content, calls, list)| {
             let mut message = json!({"role": "assistant", "content": content});
             if list || !calls.is_empty() {
@@ -345,7 +447,19 @@ fn gemini_item() -> impl Strategy<Value = Value> {
         3 => (name, id, prop::sample::select(vec![json!({"output": "said #"}), json!("said #"), json!(null)])).prop_map(move |(name, id, response)| with("functionResponse", json!({"name": name, "response": response}), id)),
         1 => prop::sample::select(vec![json!({}), json!({"text": "", "thoughtSignature": "c2ln"}), json!({"text": "t", "thought": true}), json!({"inlineData": {"mimeType": "image/png", "data": "AA=="}})]),
     ];
-    let content = (prop::sample::select(vec!["user", "user", "model", "model", "model", "function", "assistant", "odd"]), prop::collection::vec(part, 0..4))
+    let content = (
+        prop::sample::select(vec![
+            "user",
+            "user",
+            "model",
+            "model",
+            "model",
+            "function",
+            "assistant",
+            "odd",
+        ]),
+        prop::collection::vec(part, 0..4),
+    )
         .prop_map(|(role, parts)| json!({"role": role, "parts": parts}));
     prop_oneof![12 => content, 1 => junk()]
 }
@@ -354,15 +468,44 @@ fn any_history() -> impl Strategy<Value = (Api, Value, Value, String)> {
     let list = |items: BoxedStrategy<Value>| prop::collection::vec(items, 0..9);
     let stops = prop::collection::btree_map(
         (0..9_usize).prop_map(|at| at.to_string()),
-        prop::sample::select(vec![json!("max_tokens"), json!("interrupted"), json!(null), json!("pause_turn"), json!("refusal"), json!("odd")]),
+        prop::sample::select(vec![
+            json!("max_tokens"),
+            json!("interrupted"),
+            json!(null),
+            json!("pause_turn"),
+            json!("refusal"),
+            json!("odd"),
+        ]),
         0..3,
     );
     let told = |api: Api| -> Vec<&'static str> {
         match api {
-            ANTHROPIC => vec!["{}", r#"{"prefill":false}"#, r#"{"thinking":true}"#, r#"{"max_argument_chars":1}"#],
-            CHAT => vec!["{}", r#"{"provider":"openai","prefill":false}"#, r#"{"family":"deepseek","thinking":true}"#, r#"{"family":"mistral"}"#, r#"{"id_pattern":"^[a-zA-Z0-9]{9}$"}"#, r#"{"max_argument_chars":4}"#],
-            RESPONSES => vec!["{}", r#"{"store":false}"#, r#"{"reasoning":true}"#, r#"{"provider":"openai","prefill":false}"#, r#"{"max_argument_chars":4}"#],
-            _ => vec!["{}", r#"{"family":"gemini-3"}"#, r#"{"family":"gemini-2.5","prefill":false}"#],
+            ANTHROPIC => vec![
+                "{}",
+                r#"{"prefill":false}"#,
+                r#"{"thinking":true}"#,
+                r#"{"max_argument_chars":4}"#,
+            ],
+            CHAT => vec![
+                "{}",
+                r#"{"provider":"openai","prefill":false}"#,
+                r#"{"family":"deepseek","thinking":true}"#,
+                r#"{"family":"mistral"}"#,
+                r#"{"id_pattern":"^[a-zA-Z0-9]{9}$"}"#,
+                r#"{"max_argument_chars":4}"#,
+            ],
+            RESPONSES => vec![
+                "{}",
+                r#"{"store":false}"#,
+                r#"{"reasoning":true}"#,
+                r#"{"provider":"openai","prefill":false}"#,
+                r#"{"max_argument_chars":4}"#,
+            ],
+            _ => vec![
+                "{}",
+                r#"{"family":"gemini-3"}"#,
+                r#"{"family":"gemini-2.5","prefill":false}"#,
+            ],
         }
     };
     prop_oneof![
@@ -381,19 +524,31 @@ fn any_history() -> impl Strategy<Value = (Api, Value, Value, String)> {
             numbered.push_str(piece);
         }
         let items: Value = serde_json::from_str(&numbered).unwrap();
-        (Just(api), Just(items), stops.clone().prop_map(|stops| json!(stops)), prop::sample::select(told(api)).prop_map(str::to_owned))
+        (
+            Just(api),
+            Just(items),
+            stops.clone().prop_map(|stops| json!(stops)),
+            prop::sample::select(told(api)).prop_map(str::to_owned),
+        )
     })
 }
 
 fn list(api: Api, request: &Json) -> Vec<Json> {
     let members = crate::decode::raw::Members::read(request.get());
-    members.list(list_name(api)).iter().map(|raw| Json::parse(raw.get()).unwrap()).collect()
+    members
+        .list(list_name(api))
+        .iter()
+        .map(|raw| Json::parse(raw.get()).unwrap())
+        .collect()
 }
 
 /// What an independent reading of the rules finds.
 fn refused(api: Api, items: &[Json], told: &str) -> Vec<String> {
     let mut body = json!({"model": "m", "max_tokens": 10, "stream": true});
-    let items: Vec<Value> = items.iter().map(|item| serde_json::from_str(item.get()).unwrap()).collect();
+    let items: Vec<Value> = items
+        .iter()
+        .map(|item| serde_json::from_str(item.get()).unwrap())
+        .collect();
     if items.is_empty() {
         return Vec::new();
     }
@@ -407,10 +562,19 @@ fn refused(api: Api, items: &[Json], told: &str) -> Vec<String> {
         ..Rules::default()
     };
     if told.contains("mistral") {
-        rules = Rules { anthropic_system_messages: true, chat_reused_ids: true, unknown_fields: false, ..Rules::chat(rethread_testserver::ChatServer::Mistral) };
+        rules = Rules {
+            anthropic_system_messages: true,
+            chat_reused_ids: true,
+            unknown_fields: false,
+            ..Rules::chat(rethread_testserver::ChatServer::Mistral)
+        };
     }
     if told.contains("deepseek") {
-        rules = Rules { chat_reused_ids: true, unknown_fields: false, ..Rules::chat(rethread_testserver::ChatServer::DeepSeek) };
+        rules = Rules {
+            chat_reused_ids: true,
+            unknown_fields: false,
+            ..Rules::chat(rethread_testserver::ChatServer::DeepSeek)
+        };
     }
     if api == GEMINI {
         body.as_object_mut().unwrap().remove("model");
@@ -431,7 +595,7 @@ fn refused(api: Api, items: &[Json], told: &str) -> Vec<String> {
         // Services that copy the API have ids of their own.
         "item.id" => !told.contains("openai"),
         // Not refused everywhere; and nothing here gives a signature twice.
-        "order.first" | "signature.copied" => true,
+        "order.first" | "signature.copied" | "contents.blank" => true,
         "order.last" => !told.contains("prefill"),
         _ => false,
     };
@@ -440,7 +604,7 @@ fn refused(api: Api, items: &[Json], told: &str) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400.max(ProptestConfig::default().cases), ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_repaired_can_be_sent_and_stays_as_it_is((api, items, stops, told) in any_history(), append in any::<bool>()) {
@@ -484,6 +648,23 @@ proptest! {
             for text in item.get().split('<').skip(1).filter_map(|rest| rest.split_once('>')) {
                 let text = format!("<{}>", text.0);
                 prop_assert!(repaired.request.get().contains(&text), "{} of item {}", text, at);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_for_another_can_be_sent((api, items, stops, _) in any_history(), append in any::<bool>()) {
+        let file = json!({list_name(api): items, "stops": stops}).to_string();
+        let loaded = read(file.as_bytes(), Format::from(api));
+        for other in Api::ALL.into_iter().filter(|other| *other != api) {
+            let target = target("{\"prefill\":false}");
+            let append = append.then_some("the end");
+            let repaired = repair(&loaded, other, &target, append);
+            let sent = list(other, &repaired.request);
+            let found = check(other, &sent, &target);
+            prop_assert!(found.is_empty(), "{other}: {:#?}\n{}", found, repaired.request.get());
+            if append.is_some() {
+                prop_assert!(sent.last().is_some_and(|last| last.get().contains("the end")));
             }
         }
     }

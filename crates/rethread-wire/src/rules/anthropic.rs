@@ -61,7 +61,9 @@ impl Block {
                 .get("input")
                 .is_some_and(|raw| raw.get().starts_with('{')),
             Kind::Result => {
-                let failed = members.get("is_error").is_some_and(|raw| raw.get() == "true");
+                let failed = members
+                    .get("is_error")
+                    .is_some_and(|raw| raw.get() == "true");
                 !failed || is_something(members.get("content"))
             }
             Kind::Other => !word.is_empty(),
@@ -98,8 +100,6 @@ pub(crate) struct Turn {
     pub(crate) role: String,
     /// `None` when there is no content, or none of a kind that is known.
     pub(crate) blocks: Option<Vec<Block>>,
-    /// Whether the content is one string.
-    pub(crate) is_string: bool,
     /// The names of members that are not part of a message.
     pub(crate) extra: Vec<String>,
 }
@@ -112,7 +112,6 @@ impl Turn {
         }
         let members = Members::read(item.get());
         let content = members.get("content");
-        let is_string = content.and_then(literal).is_some();
         let blocks = content.and_then(|raw| match raw.get().as_bytes().first() {
             Some(b'"') if raw.get() == "\"\"" => Some(Vec::new()),
             Some(b'"') => Some(vec![Block::read(&text_block(raw.get()))]),
@@ -130,7 +129,6 @@ impl Turn {
         Some(Self {
             role: text(&members, "role"),
             blocks,
-            is_string,
             extra,
         })
     }
@@ -209,7 +207,6 @@ pub(super) fn check(found: &mut Found, items: &[Json], target: &Target) {
                 turns.push(Turn {
                     role: String::new(),
                     blocks: None,
-                    is_string: false,
                     extra: Vec::new(),
                 });
             }
@@ -259,7 +256,10 @@ fn check_block(found: &mut Found, at: usize, turn: &Turn, block: &Block, target:
     let id = (!block.id.is_empty()).then_some(block.id.as_str());
     let named = || call_named(&block.name, &block.id);
     let wrong = |found: &mut Found, what: &str| {
-        let detail = format!("{what} cannot stand in a message of the role `{}`", turn.role);
+        let detail = format!(
+            "{what} cannot stand in a message of the role `{}`",
+            turn.role
+        );
         found.add("wrong_role", at, id, detail);
     };
     match block.kind {
@@ -272,6 +272,9 @@ fn check_block(found: &mut Found, at: usize, turn: &Turn, block: &Block, target:
             found.add("missing_signature", at, None, detail);
         }
         Kind::Call if !turn.is_assistant() => wrong(found, "a tool call"),
+        Kind::ServerCall | Kind::ServerResult if !turn.is_assistant() => {
+            wrong(found, "a call or result of the service's own");
+        }
         Kind::Call => {
             let rule = target.ids.unwrap_or(IdRule::WORD);
             // Nothing is known of how long an id may be.
@@ -282,7 +285,12 @@ fn check_block(found: &mut Found, at: usize, turn: &Turn, block: &Block, target:
                 found.add("id_format", at, id, detail);
             }
             if block.name.is_empty() {
-                found.add("missing_field", at, id, format!("{} names no tool", named()));
+                found.add(
+                    "missing_field",
+                    at,
+                    id,
+                    format!("{} names no tool", named()),
+                );
             }
             if !block.sound {
                 let detail = format!("the arguments of {} are no object", named());
@@ -313,7 +321,9 @@ fn too_long(found: &mut Found, at: usize, block: &Block, target: &Target) {
         return;
     };
     let input = Members::read(&block.raw);
-    let long = input.get("input").map_or(0, |raw| raw.get().chars().count());
+    let long = input
+        .get("input")
+        .map_or(0, |raw| raw.get().chars().count());
     if long > most {
         let named = call_named(&block.name, &block.id);
         let detail = format!("the arguments of {named} are {long} characters, {most} are taken");
@@ -342,7 +352,10 @@ fn server_tools(found: &mut Found, at: usize, turn: &Turn, is_last: bool) {
             found.add("server_tool_unanswered", at, id, detail);
         }
         if block.kind == Kind::ServerResult && !calls.contains(block.id.as_str()) {
-            let detail = format!("a result of the service's own answers no call `{}`", block.id);
+            let detail = format!(
+                "a result of the service's own answers no call `{}`",
+                block.id
+            );
             found.add("orphan_tool_result", at, id, detail);
         }
     }
@@ -376,7 +389,11 @@ fn pairing(found: &mut Found, turns: &[Turn]) {
         let Some(turn) = turns.get(*at) else { continue };
         let run = run_after(turns, *at);
         let mut late = false;
-        let slots = rounds.pairs.answers.get(batch).map_or(&[][..], Vec::as_slice);
+        let slots = rounds
+            .pairs
+            .answers
+            .get(batch)
+            .map_or(&[][..], Vec::as_slice);
         for (call, slot) in turn.calls().zip(slots) {
             let place = slot.and_then(|result| rounds.results.get(result));
             let named = call_named(&call.name, &call.id);
@@ -386,8 +403,9 @@ fn pairing(found: &mut Found, turns: &[Turn]) {
                     found.add("unanswered_tool_call", *at, Some(&call.id), detail);
                 }
                 Some((other, _)) if !run.contains(other) => {
-                    let detail =
-                        format!("the result of {named} stands in message {other}, not directly after it");
+                    let detail = format!(
+                        "the result of {named} stands in message {other}, not directly after it"
+                    );
                     found.add("turn_order", *at, Some(&call.id), detail);
                 }
                 Some(_) => late = true,
@@ -398,7 +416,11 @@ fn pairing(found: &mut Found, turns: &[Turn]) {
             let blocks = turns.get(at).map_or(&[][..], Turn::blocks);
             blocks.iter().map(|block| block.kind == Kind::Result)
         });
-        if late && kinds.skip_while(|is_result| *is_result).any(|is_result| is_result) {
+        if late
+            && kinds
+                .skip_while(|is_result| *is_result)
+                .any(|is_result| is_result)
+        {
             let detail = "something else stands before a result";
             found.add("turn_order", run.start, None, detail);
         }

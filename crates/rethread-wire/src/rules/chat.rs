@@ -7,7 +7,7 @@ use rethread_core::Json;
 use super::pair::{Call as Named, Event, Match, Pairs, pair};
 use super::{Found, Target, call_named, is_object, is_something, lone_surrogate, text};
 use crate::Api;
-use crate::decode::raw::{Members, literal, string};
+use crate::decode::raw::{Members, Raw, literal, string};
 use crate::encode::IdRule;
 
 /// A call of a response.
@@ -24,7 +24,9 @@ impl Call {
     fn read(raw: &str) -> Self {
         let members = Members::read(raw);
         let function = members.object("function");
-        let arguments = function.get("arguments").filter(|raw| literal(*raw).is_some());
+        let arguments = function
+            .get("arguments")
+            .filter(|raw| literal(raw).is_some());
         Self {
             raw: raw.to_owned(),
             id: text(&members, "id"),
@@ -49,8 +51,10 @@ pub(crate) struct Turn {
     /// The call a tool's message answers.
     pub(crate) answers: String,
     pub(crate) name: String,
-    /// Whether there is content that is not null.
+    /// Whether there is content that is neither null nor an empty list.
     pub(crate) has_content: bool,
+    /// Whether it is an empty list.
+    pub(crate) has_empty_list: bool,
     /// Whether the content, or what else can stand for it, says something.
     pub(crate) says_something: bool,
     pub(crate) refusal: Option<String>,
@@ -65,22 +69,27 @@ impl Turn {
             return None;
         }
         let members = Members::read(item.get());
-        let is_list = |raw: &crate::decode::raw::Raw<'_>| raw.get().starts_with('[');
+        let is_list = |raw: &Raw<'_>| raw.get().starts_with('[');
         let calls = members.get("tool_calls").filter(is_list).map(|raw| {
             let calls = crate::decode::raw::elements(raw);
             calls.iter().map(|raw| Call::read(raw.get())).collect()
         });
+        // Of another kind it is no content.
         let content = members.get("content");
+        let content = content.filter(|raw| raw.get().starts_with(['"', '[']));
         let other = ["function_call", "audio"];
         let says_something =
             is_something(content) || other.iter().any(|name| is_something(members.get(name)));
-        let refusal = members.string("refusal").filter(|text| !text.trim().is_empty());
+        let refusal = members
+            .string("refusal")
+            .filter(|text| !text.trim().is_empty());
         Some(Self {
             role: text(&members, "role"),
             calls,
             answers: text(&members, "tool_call_id"),
             name: text(&members, "name"),
-            has_content: content.is_some(),
+            has_content: content.is_some_and(|raw| !is_empty_list(raw)),
+            has_empty_list: content.is_some_and(is_empty_list),
             says_something,
             refusal,
             has_reasoning: members
@@ -209,7 +218,8 @@ pub(super) fn check(found: &mut Found, items: &[Json], target: &Target) {
         }
         if turn.is_assistant() {
             if wants.of_response(&turn, had_calls) && !turn.has_reasoning {
-                let detail = "the response comes without its `reasoning_content`, which the service demands";
+                let detail =
+                    "the response comes without its `reasoning_content`, which the service demands";
                 found.add("reasoning_missing", at, None, detail);
             }
             had_calls |= !turn.calls().is_empty();
@@ -227,6 +237,14 @@ pub(super) fn check(found: &mut Found, items: &[Json], target: &Target) {
     }
 }
 
+fn is_empty_list(raw: Raw<'_>) -> bool {
+    let inside = raw
+        .get()
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    inside.is_some_and(|inside| inside.trim().is_empty())
+}
+
 fn empty() -> Turn {
     Turn {
         role: String::new(),
@@ -234,6 +252,7 @@ fn empty() -> Turn {
         answers: String::new(),
         name: String::new(),
         has_content: false,
+        has_empty_list: false,
         says_something: false,
         refusal: None,
         has_reasoning: false,
@@ -244,6 +263,9 @@ fn empty() -> Turn {
 fn response(found: &mut Found, at: usize, turn: &Turn, rule: Option<IdRule>, target: &Target) {
     if turn.calls.as_ref().is_some_and(Vec::is_empty) {
         found.add("empty_content", at, None, "the list of calls is empty");
+    }
+    if turn.has_empty_list && !turn.calls().is_empty() {
+        found.add("empty_content", at, None, "the list of parts is empty");
     }
     if turn.calls().is_empty() && !turn.says_something {
         let detail = "the response has neither content nor calls";
@@ -263,7 +285,12 @@ fn response(found: &mut Found, at: usize, turn: &Turn, rule: Option<IdRule>, tar
             found.add("duplicate_id", at, id, detail);
         }
         if call.name.is_empty() {
-            found.add("missing_field", at, id, format!("{named} names no function"));
+            found.add(
+                "missing_field",
+                at,
+                id,
+                format!("{named} names no function"),
+            );
         }
         if !call.is_sound() {
             let detail = format!("the arguments of {named} are no JSON object");

@@ -34,10 +34,16 @@ pub(crate) struct Part {
 impl Part {
     pub(crate) fn read(raw: &str) -> Self {
         let members = Members::read(raw);
-        let is_signed =
-            is_something(members.get("thoughtSignature").or(members.get("thought_signature")));
-        let has = |names: [&'static str; 2]| names.into_iter().find(|name| members.get(name).is_some());
-        let thought = members.get("thought").is_some_and(|raw| raw.get() == "true");
+        let is_signed = is_something(
+            members
+                .get("thoughtSignature")
+                .or(members.get("thought_signature")),
+        );
+        let has =
+            |names: [&'static str; 2]| names.into_iter().find(|name| members.get(name).is_some());
+        let thought = members
+            .get("thought")
+            .is_some_and(|raw| raw.get() == "true");
         let is_object = |inner: &Members<'_>, name: &str, needed: bool| match inner.get(name) {
             Some(raw) => raw.get().starts_with('{'),
             None => !needed,
@@ -172,8 +178,12 @@ pub(super) fn check(found: &mut Found, items: &[Json], target: &Target) {
     for (at, content) in contents.iter().enumerate() {
         check_content(found, at, content, target);
         let before = at.checked_sub(1).and_then(|at| contents.get(at));
-        if content.calls().next().is_some() && before.is_none_or(Content::is_model) && !(target.chained && at == 0) {
-            let detail = "a content with calls has to come directly after the user or after responses";
+        if content.calls().next().is_some()
+            && before.is_none_or(Content::is_model)
+            && !(target.chained && at == 0)
+        {
+            let detail =
+                "a content with calls has to come directly after the user or after responses";
             found.add("turn_order", at, None, detail);
         }
     }
@@ -219,11 +229,17 @@ fn check_content(found: &mut Found, at: usize, content: &Content, target: &Targe
                 found.add("wrong_role", at, id, detail);
             }
             Kind::Result if content.is_model() => {
-                let detail = format!("a response to {named} cannot stand in a content of the model");
+                let detail =
+                    format!("a response to {named} cannot stand in a content of the model");
                 found.add("wrong_role", at, id, detail);
             }
             Kind::Call | Kind::Result if part.name.is_empty() => {
-                found.add("missing_field", at, id, "a call or response names no function");
+                found.add(
+                    "missing_field",
+                    at,
+                    id,
+                    "a call or response names no function",
+                );
             }
             Kind::Call if !part.sound => {
                 let detail = format!("the arguments of {named} are no object");
@@ -237,9 +253,14 @@ fn check_content(found: &mut Found, at: usize, content: &Content, target: &Targe
                 let args = Members::read(&part.raw).object("functionCall");
                 let args = args.get("args").map_or("", |raw| raw.get());
                 let most = target.max_argument_chars.unwrap_or(usize::MAX);
-                let long = if most < args.len() { args.chars().count() } else { 0 };
+                let long = if most < args.len() {
+                    args.chars().count()
+                } else {
+                    0
+                };
                 if long > most {
-                    let detail = format!("the arguments of {named} are {long} characters, {most} are taken");
+                    let detail =
+                        format!("the arguments of {named} are {long} characters, {most} are taken");
                     found.add("arguments_too_long", at, id, detail);
                 }
             }
@@ -251,7 +272,9 @@ fn check_content(found: &mut Found, at: usize, content: &Content, target: &Targe
 fn pairing(found: &mut Found, contents: &[Content], target: &Target) {
     let rounds = Rounds::of(contents);
     for ((at, n), what) in rounds.results.iter().zip(&rounds.pairs.results) {
-        let part = contents.get(*at).and_then(|content| content.parts().get(*n));
+        let part = contents
+            .get(*at)
+            .and_then(|content| content.parts().get(*n));
         let Some(part) = part else { continue };
         let named = call_named(&part.name, &part.id);
         let id = (!part.id.is_empty()).then_some(part.id.as_str());
@@ -263,13 +286,16 @@ fn pairing(found: &mut Found, contents: &[Content], target: &Target) {
                 found.add("duplicate_tool_result", *at, id, detail);
             }
             _ => {
-                let detail = format!("a response to {named}, which no open call before it asks for");
+                let detail =
+                    format!("a response to {named}, which no open call before it asks for");
                 found.add("orphan_tool_result", *at, id, detail);
             }
         }
     }
     for (at, slots) in rounds.batches.iter().zip(&rounds.pairs.answers) {
-        let Some(content) = contents.get(*at) else { continue };
+        let Some(content) = contents.get(*at) else {
+            continue;
+        };
         for (call, slot) in content.calls().zip(slots) {
             let named = call_named(&call.name, &call.id);
             let id = (!call.id.is_empty()).then_some(call.id.as_str());
@@ -292,7 +318,12 @@ fn pairing(found: &mut Found, contents: &[Content], target: &Target) {
                 }
                 (_, Some(_)) => {}
                 (_, None) => {
-                    found.add("unanswered_tool_call", *at, id, format!("{named} has no response"));
+                    found.add(
+                        "unanswered_tool_call",
+                        *at,
+                        id,
+                        format!("{named} has no response"),
+                    );
                 }
             }
         }

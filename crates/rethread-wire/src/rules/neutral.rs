@@ -80,7 +80,9 @@ pub(crate) fn check(messages: &[(usize, Message)], target: &Target) -> Vec<Probl
         let response = bare.get(*at).and_then(|message| message.as_assistant());
         let calls = response.map_or(&[][..], |response| &response.tool_calls);
         let rest = bare.iter().skip(at + 1);
-        let run = rest.take_while(|message| message.as_tool().is_some()).count();
+        let run = rest
+            .take_while(|message| message.as_tool().is_some())
+            .count();
         let mut seen = HashSet::new();
         for (call, slot) in calls.iter().zip(slots) {
             let (id, named) = (Some(call.id.as_str()), call_named(&call.name, &call.id));

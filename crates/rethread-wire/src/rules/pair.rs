@@ -138,7 +138,11 @@ fn by_place(pairs: &Pairs, latest: &[Call], result: &Call) -> Option<(usize, usi
     let named = |at: &usize| call(at).is_some_and(|call| call.name == result.name);
     let bare = |at: &usize| call(at).is_some_and(|call| call.id.is_empty());
     let places = || (0..latest.len()).filter(fits);
-    let by_name = || places().find(|at| bare(at) && named(at)).or_else(|| places().find(named));
+    let by_name = || {
+        places()
+            .find(|at| bare(at) && named(at))
+            .or_else(|| places().find(named))
+    };
     // Without a name the place alone decides.
     let by_place = || places().find(bare).or_else(|| places().next());
     let found = match result.name.as_str() {
@@ -181,7 +185,10 @@ mod tests {
         let kinds = pair(&events("=a a =a =a =z")).results;
         let (batch, call) = (0, 0);
         let answer = Match::Answer { batch, call };
-        assert_eq!(kinds, [Match::Foreign, answer, Match::Extra, Match::Foreign]);
+        assert_eq!(
+            kinds,
+            [Match::Foreign, answer, Match::Extra, Match::Foreign]
+        );
     }
 
     #[test]

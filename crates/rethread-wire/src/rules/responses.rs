@@ -58,6 +58,8 @@ pub(crate) struct Item {
     /// Whether there is content, if only an empty one.
     pub(crate) has_any_content: bool,
     pub(crate) output_only: Vec<&'static str>,
+    /// Something without which the service does not take the item, and which cannot be made up.
+    pub(crate) lacks: Option<&'static str>,
 }
 
 impl Item {
@@ -78,13 +80,18 @@ impl Item {
             "reasoning" => Kind::Reasoning,
             "item_reference" => Kind::Reference,
             word if CALLS.contains(&word) => Kind::Call,
-            word if word.strip_suffix("_output").is_some_and(|word| CALLS.contains(&word)) => {
+            word if word
+                .strip_suffix("_output")
+                .is_some_and(|word| CALLS.contains(&word)) =>
+            {
                 Kind::Output
             }
             word if word.ends_with("_call") => Kind::Hosted,
             _ => Kind::Other,
         };
-        let arguments = members.get("arguments").filter(|raw| literal(*raw).is_some());
+        let arguments = members
+            .get("arguments")
+            .filter(|raw| literal(raw).is_some());
         Some(Self {
             kind,
             id: text(&members, "id"),
@@ -95,7 +102,18 @@ impl Item {
             has_summary: members.get("summary").is_some(),
             is_encrypted: is_something(members.get("encrypted_content")),
             has_content: is_something(members.get("content")),
-            has_any_content: members.get("content").is_some(),
+            has_any_content: members
+                .get("content")
+                .is_some_and(|raw| raw.get().starts_with(['"', '['])),
+            lacks: match word.as_str() {
+                "web_search_call" if members.object("action").get("type").is_none() => {
+                    Some("action.type")
+                }
+                "compaction" if !is_something(members.get("encrypted_content")) => {
+                    Some("encrypted_content")
+                }
+                _ => None,
+            },
             output_only: OUTPUT_ONLY
                 .into_iter()
                 .filter(|name| members.iter().any(|(key, _)| key == *name))
@@ -119,7 +137,9 @@ impl Item {
     }
 
     pub(crate) fn is_sound_function(&self) -> bool {
-        self.arguments.as_deref().is_some_and(|text| is_object(text.trim()))
+        self.arguments
+            .as_deref()
+            .is_some_and(|text| is_object(text.trim()))
     }
 }
 
@@ -188,7 +208,7 @@ pub(super) fn check(found: &mut Found, list: &[Json], target: &Target) {
     let (mut ids, mut call_ids) = (HashSet::new(), HashSet::new());
     for (at, item) in items.iter().enumerate() {
         check_item(found, at, item, target);
-        if !item.id.is_empty() && item.kind != Kind::Reference && !ids.insert(item.id.as_str()) {
+        if !item.id.is_empty() && !ids.insert(item.id.as_str()) {
             let detail = format!("the id `{}` names an item for the second time", item.id);
             found.add("duplicate_id", at, Some(&item.id), detail);
         }
@@ -223,6 +243,7 @@ fn other() -> Item {
         has_content: false,
         has_any_content: false,
         output_only: Vec::new(),
+        lacks: None,
     }
 }
 
@@ -231,6 +252,10 @@ fn check_item(found: &mut Found, at: usize, item: &Item, target: &Target) {
     for name in &item.output_only {
         let detail = format!("`{name}` stands in responses only");
         found.add("output_only_field", at, id, detail);
+    }
+    if let Some(lacks) = item.lacks {
+        let detail = format!("the item, a `{}`, has no `{lacks}`", item.word);
+        found.add("missing_field", at, id, detail);
     }
     match item.kind {
         Kind::Other if item.word.is_empty() => {
@@ -247,7 +272,10 @@ fn check_item(found: &mut Found, at: usize, item: &Item, target: &Target) {
             found.add("empty_content", at, id, "the message has no content");
         }
         Kind::Reference if target.store == Some(false) => {
-            let detail = format!("the service keeps nothing, so it does not have `{}`", item.id);
+            let detail = format!(
+                "the service keeps nothing, so it does not have `{}`",
+                item.id
+            );
             found.add("item_not_found", at, id, detail);
         }
         Kind::Call => check_call(found, at, item, target),
@@ -281,7 +309,12 @@ fn check_call(found: &mut Found, at: usize, item: &Item, target: &Target) {
     let id = Some(item.call_id.as_str());
     let named = call_named(&item.name, &item.call_id);
     if item.call_id.is_empty() {
-        found.add("missing_field", at, None, format!("{named} has no `call_id`"));
+        found.add(
+            "missing_field",
+            at,
+            None,
+            format!("{named} has no `call_id`"),
+        );
     } else if target.ids.is_some_and(|rule| !rule.fits(&item.call_id)) {
         let detail = format!("the id `{}` has a form that is refused", item.call_id);
         found.add("id_format", at, id, detail);
@@ -290,7 +323,12 @@ fn check_call(found: &mut Found, at: usize, item: &Item, target: &Target) {
         return;
     }
     if item.name.is_empty() {
-        found.add("missing_field", at, id, format!("{named} names no function"));
+        found.add(
+            "missing_field",
+            at,
+            id,
+            format!("{named} names no function"),
+        );
     }
     if !item.is_sound_function() {
         let detail = format!("the arguments of {named} are no JSON object");

@@ -4,8 +4,8 @@ use rethread_core::Json;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::encode::{IdRule, Target as EncodeTarget};
 use crate::Api;
+use crate::encode::{IdRule, Target as EncodeTarget};
 
 /// What is known of the next request, so far as a history has to fit it. Nothing is known by default.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +58,8 @@ impl Target {
                 .map(|pattern| pattern.parse())
                 .transpose()
                 .map_err(serde_json::Error::custom)?,
-            max_argument_chars: told.max_argument_chars,
+            // No arguments are `{}`.
+            max_argument_chars: told.max_argument_chars.map(|most| most.max(2)),
             chained: false,
             told: Some(json),
         })

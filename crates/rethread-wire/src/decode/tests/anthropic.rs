@@ -31,6 +31,23 @@ fn blocks_may_overlap_and_end_in_any_order() {
 }
 
 #[test]
+fn a_block_that_only_began_is_no_output() {
+    for block in [
+        r#"{"type":"text","text":""}"#,
+        r#"{"type":"thinking","thinking":"","signature":""}"#,
+    ] {
+        let start =
+            format!(r#"{{"type":"content_block_start","index":0,"content_block":{block}}}"#);
+        let error = decode(Api::AnthropicMessages, &sse(&[&start])).unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::Interrupted);
+        assert!(error.is_retryable());
+        let signature = r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2ln"}}"#;
+        let signed = read(&[&start, signature]);
+        assert_eq!(signed.stop_reason(), StopReason::Interrupted);
+    }
+}
+
+#[test]
 fn an_index_may_be_used_again() {
     let message = read(&[
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
