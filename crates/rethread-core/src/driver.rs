@@ -228,7 +228,8 @@ impl Driver {
     }
 
     async fn close(mut self, result: Result<Finish, Error>) -> Result<Reply, Error> {
-        self.tools.abort_all();
+        // None starts, or goes on, once the session is free for another.
+        self.tools.shutdown().await;
         if let Some(lease) = self.lease.take() {
             // The run's end could not be written. What can be done for the next writer is done.
             if let Err(error) = self.agent.store.release(&lease).await {
@@ -332,6 +333,7 @@ impl Driver {
         let in_hand = self.lease.is_some()
             && entries.iter().any(|entry| match entry {
                 Entry::Message(_, mark) => mark.call.is_some() || mark.step.is_some(),
+                Entry::CallSuspended(_) => true,
                 _ => false,
             });
         let mut tries = 1;
@@ -661,6 +663,7 @@ impl Driver {
         };
         // Tools that take no notice are given up when the time is over.
         let _ = tokio::time::timeout(wait, all).await;
+        self.tools.shutdown().await;
         ended
     }
 }

@@ -148,17 +148,26 @@ impl OpenBatch {
             return; // a second or a foreign result: set aside
         };
         self.next = index + 1;
-        let (Some(taken), Some(id)) = (self.taken.get_mut(index), self.ids.get(index)) else {
+        let (Some(taken), Some(id), Some(call)) = (
+            self.taken.get_mut(index),
+            self.ids.get(index),
+            self.calls.get(index),
+        ) else {
             return;
         };
         *taken = true;
-        if index == self.emitted && *id == result.call_id {
+        // Services that pair by name want the call's; a result from elsewhere may have another.
+        let named = result.name.is_empty() || result.name == call.name;
+        if index == self.emitted && *id == result.call_id && named {
             emit(Emit::Message(message));
             self.emitted += 1;
         } else {
             let mut message = message.clone();
             if let Body::Tool(result) = &mut message.body {
                 result.call_id.clone_from(id);
+                if !named {
+                    result.name.clone_from(&call.name);
+                }
             }
             self.early.insert(index, message);
         }
@@ -274,6 +283,23 @@ mod tests {
         ));
         assert_eq!(got[..3], ["assistant[a,a_3,a_2]", "a=1", "a_3=2"]);
         assert_eq!(got.len(), 4);
+    }
+
+    #[test]
+    fn a_result_goes_under_the_name_of_the_call_it_answers() {
+        let json = r#"[{"role":"assistant","content":"","tool_calls":[{"id":"a","name":"t","arguments":{}}]},
+{"role":"tool","tool_call_id":"a","name":"other","content":"x"}]"#;
+        let messages: Vec<Message> = serde_json::from_str(json).unwrap();
+        let mut names = Vec::new();
+        let mut projection = Projection::default();
+        for record in History::from_messages(messages).records() {
+            projection.push(record, &mut |emit| {
+                if let Emit::Message(message) = emit {
+                    names.extend(message.as_tool().map(|result| result.name.clone()));
+                }
+            });
+        }
+        assert_eq!(names, ["t"]);
     }
 
     #[test]

@@ -145,6 +145,8 @@ pub(crate) struct Counts {
     spec: ToolSpec,
     does: Does,
     asks: bool,
+    /// Held by every call that is at work.
+    work: Arc<()>,
     pub(crate) starts: Arc<AtomicUsize>,
 }
 
@@ -154,6 +156,7 @@ impl Counts {
             spec: ToolSpec::new(name, "", Json::parse(r#"{"type":"object"}"#).unwrap()),
             does,
             asks: false,
+            work: Arc::default(),
             starts: Arc::default(),
         }
     }
@@ -170,6 +173,10 @@ impl Counts {
 
     pub(crate) fn asks(self) -> Self {
         Self { asks: true, ..self }
+    }
+
+    pub(crate) fn is_at_work(&self) -> bool {
+        Arc::weak_count(&self.work) > 0
     }
 
     pub(crate) fn starts(&self) -> usize {
@@ -193,7 +200,9 @@ impl Tool for Counts {
     }
 
     fn call<'a>(&'a self, _: ToolContext, _: Json) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        let work = Arc::downgrade(&self.work);
         Box::pin(async move {
+            let _at_work = work;
             self.starts.fetch_add(1, Ordering::Relaxed);
             match self.does {
                 Does::Returns => Ok(ToolOutput::from("the result")),

@@ -419,6 +419,25 @@ fn an_append_whose_answer_is_lost_counts_once() {
 }
 
 #[test]
+fn no_tool_is_at_work_when_its_session_is_free() {
+    live(async {
+        let (store, model) = (MemoryStore::new(), Plays::new([calls(&["write"])]));
+        let write = Counts::new("write", Does::NeverEnds);
+        let session = agent(&store, &model, &[&write]).session("s");
+        let mut run = session.run("go");
+        while !started("write")(&run.next().await.unwrap()) {}
+        let _ = tokio::time::timeout(Duration::from_millis(1), run.next()).await;
+        assert!(write.is_at_work());
+        run.cancel();
+        while let Some(event) = run.next().await {
+            let over = matches!(event, Event::RunEnded { .. });
+            assert!(!over || !write.is_at_work());
+        }
+        assert_eq!(write.starts(), 1);
+    });
+}
+
+#[test]
 fn a_writer_whose_append_failed_leaves_the_session_free() {
     live(async {
         let (inner, model) = (MemoryStore::new(), Plays::new([]));

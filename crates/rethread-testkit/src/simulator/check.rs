@@ -824,13 +824,12 @@ pub(super) fn ended(state: &mut State, effect: usize, text: Option<String>) {
 // ---------------------------------------------------------------- events and ends
 
 /// What watchers are told is durable when they are told it.
-pub(super) fn event(state: &mut State, process: u32, event: &Event) {
-    let session = state.session(process).to_owned();
+pub(super) fn event(state: &mut State, session: &str, event: &Event) {
     state.note(|| format!("       event {event:?}"));
     if !state.judging {
         return;
     }
-    let Some(ledger) = state.ledgers.get(&session) else {
+    let Some(ledger) = state.ledgers.get(session) else {
         return;
     };
     let records = ledger.records();

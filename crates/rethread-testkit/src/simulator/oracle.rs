@@ -296,6 +296,9 @@ pub(super) fn request(records: &[Record]) -> Vec<String> {
             };
             if let Body::Tool(result) = &mut answer.body {
                 result.call_id.clone_from(id);
+                if !result.name.is_empty() {
+                    result.name.clone_from(&call.name);
+                }
             }
             out.push(answer);
         }

@@ -302,11 +302,11 @@ impl Process {
             state.at.insert(self.id, (id.to_owned(), grant));
             state.script.streams
         };
-        let (world, process) = (self.world.clone(), self.id);
+        let (world, process, session) = (self.world.clone(), self.id, id.to_owned());
         let mut run = run.cancellation(token).watch(move |event| {
             if !world.lock().dead {
                 world.hit(process, "an event");
-                check::event(&mut world.lock(), process, event);
+                check::event(&mut world.lock(), &session, event);
             }
         });
         let (world, process) = (self.world.clone(), self.id);
@@ -444,11 +444,11 @@ async fn rival_work(world: World, store: MemoryStore, id: String, how: u64) {
     let Ok(agent) = &process.agent else { return };
     let session = agent.session(&id);
     let watched = |run: Run| {
-        let (world, process) = (world.clone(), process.id);
+        let (world, process, session) = (world.clone(), process.id, id.clone());
         run.watch(move |event| {
             if !world.lock().dead {
                 world.hit(process, "an event");
-                check::event(&mut world.lock(), process, event);
+                check::event(&mut world.lock(), &session, event);
             }
         })
     };
